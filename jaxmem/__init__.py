@@ -1,0 +1,11 @@
+"""jaxmem: what giving a language model a memory costs, and what it remembers.
+
+- `jaxmem.roofline`: the time and memory that a context takes on an accelerator.
+- `jaxmem.prefix_cache`: how much of a request trace a prefix cache of any size serves.
+- `jaxmem.results`: tidy records, to JSON and CSV.
+"""
+
+from jaxmem import prefix_cache, results
+
+__version__ = "0.1.0"
+__all__ = ["__version__", "prefix_cache", "results", "roofline"]

@@ -1,0 +1,1 @@
+"""The `jaxmem` command: one file a subcommand, each with `add` (options) and `run`."""

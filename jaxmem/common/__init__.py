@@ -1,0 +1,20 @@
+"""Small helpers that every other folder shares, each written once."""
+
+from jaxmem.common.files import open_text, write_text
+from jaxmem.common.intervals import Interval, clustered_interval, mean_interval, paired_bootstrap
+from jaxmem.common.masked import masked_softmax, masked_top_k
+from jaxmem.common.names import lookup
+from jaxmem.common.progress import progress
+
+__all__ = [
+    "Interval",
+    "clustered_interval",
+    "lookup",
+    "masked_softmax",
+    "masked_top_k",
+    "mean_interval",
+    "open_text",
+    "paired_bootstrap",
+    "progress",
+    "write_text",
+]

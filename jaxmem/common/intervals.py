@@ -1,0 +1,107 @@
+"""95 % intervals: of a mean, of a mean over clusters, of a paired difference."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+# Two-sided 97.5 % quantiles of Student's t by degrees of freedom; 1.96 beyond the table.
+_T_975 = np.array(
+    [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228]
+    + [2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086]
+    + [2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042]
+)
+
+
+class Interval(NamedTuple):
+    """An estimate with the ends of its 95 % interval, all in the unit of the data."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def mean_interval(samples: ArrayLike) -> Interval:
+    """Mean of independent samples (seeds, say) with Student's 95 % interval.
+
+    Args:
+      samples: [n] values, n >= 1.
+
+    Returns:
+      The interval; unbounded for a single sample, which says nothing about the spread.
+
+    Raises:
+      ValueError: if there is no sample or one is NaN.
+    """
+    x = _checked(samples)
+    if len(x) == 1:
+        return Interval(float(x[0]), -np.inf, np.inf)
+    half = _t(len(x) - 1) * x.std(ddof=1) / np.sqrt(len(x))
+    return Interval(float(x.mean()), float(x.mean() - half), float(x.mean() + half))
+
+
+def clustered_interval(numerators: ArrayLike, denominators: ArrayLike) -> Interval:
+    """A ratio of sums over clusters (right answers over questions, by conversation).
+
+    r = sum a / sum b, with variance n / (n - 1) * sum (a - r b)^2 / (sum b)^2
+
+    Args:
+      numerators: [n] cluster totals.
+      denominators: [n] cluster sizes, with a positive sum.
+
+    Returns:
+      The ratio with its 95 % interval; unbounded for a single cluster.
+
+    Raises:
+      ValueError: if the lengths differ, there is no cluster, or the sizes sum to 0.
+    """
+    a, b = _checked(numerators), _checked(denominators)
+    if a.shape != b.shape:
+        raise ValueError(f"expected as many sizes as totals, got {len(b)} and {len(a)}")
+    if not b.sum() > 0:
+        raise ValueError(f"cluster sizes must have a positive sum, got {b.sum()}")
+    n, ratio = len(a), a.sum() / b.sum()
+    if n == 1:
+        return Interval(float(ratio), -np.inf, np.inf)
+    error = np.sqrt(n / (n - 1) * np.sum((a - ratio * b) ** 2)) / b.sum()
+    half = _t(n - 1) * error
+    return Interval(float(ratio), float(ratio - half), float(ratio + half))
+
+
+def paired_bootstrap(
+    first: ArrayLike, second: ArrayLike, seed: int = 0, resamples: int = 10_000
+) -> Interval:
+    """Mean of `first - second` over pairs, with a percentile bootstrap interval.
+
+    Args:
+      first: [n] values of one method.
+      second: [n] values of the other on the same items.
+      seed: seed of the resampling.
+      resamples: number of bootstrap resamples.
+
+    Returns:
+      The mean difference and its 95 % interval.
+
+    Raises:
+      ValueError: if the lengths differ, there is no pair, or a value is NaN.
+    """
+    a, b = _checked(first), _checked(second)
+    if a.shape != b.shape:
+        raise ValueError(f"expected pairs, got {len(a)} and {len(b)} values")
+    difference = a - b
+    picks = np.random.default_rng(seed).integers(0, len(a), (resamples, len(a)))
+    low, high = np.quantile(difference[picks].mean(axis=1), [0.025, 0.975])
+    return Interval(float(difference.mean()), float(low), float(high))
+
+
+def _checked(samples: ArrayLike) -> np.ndarray:
+    x = np.asarray(samples, np.float64).reshape(-1)
+    if x.size == 0:
+        raise ValueError("expected at least one value, got none")
+    if np.isnan(x).any():
+        raise ValueError(f"expected numbers, got NaN at position {int(np.isnan(x).argmax())}")
+    return x
+
+
+def _t(degrees: int) -> float:
+    return float(_T_975[degrees - 1]) if degrees <= len(_T_975) else 1.96
