@@ -5,7 +5,7 @@
 - `jaxmem.results`: tidy records, to JSON and CSV.
 """
 
-from jaxmem import prefix_cache, results
+from jaxmem import prefix_cache, results, roofline
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "prefix_cache", "results", "roofline"]

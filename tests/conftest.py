@@ -2,22 +2,48 @@
 
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax
 import pytest
 
-# Tests are compile-bound: workers and reruns share compiled programs.
+# Tests are compile-bound: workers, reruns and the commands they start share compiled programs.
 _cache = os.environ.get("JAXMEM_TEST_CACHE", str(Path(tempfile.gettempdir()) / "jaxmem-test-cache"))
+os.environ["JAX_COMPILATION_CACHE_DIR"] = _cache
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
 jax.config.update("jax_compilation_cache_dir", _cache)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
+_DATA = Path(os.environ.get("JAXMEM_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 
 
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The folder of real data, or a skip that says where it was looked for."""
-    default = Path(__file__).resolve().parents[2] / "shared" / "data"
-    path = Path(os.environ.get("JAXMEM_DATA", default))
-    if not path.is_dir():
-        pytest.skip(f"no real data: set JAXMEM_DATA (looked in {path})")
-    return path
+    if not _DATA.is_dir():
+        pytest.skip(f"no real data in {_DATA}: set JAXMEM_DATA")
+    return _DATA
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
+    """Say how many tests of real data ran and how many were skipped."""
+    yield
+    ran = sum(
+        "data_dir" in getattr(report, "keywords", {})
+        for outcome in ("passed", "failed")
+        for report in terminalreporter.stats.get(outcome, [])
+    )
+    skipped = sum(
+        "no real data" in str(report.longrepr)
+        for report in terminalreporter.stats.get("skipped", [])
+    )
+    terminalreporter.write_line(f"tests of real data: {ran} ran, {skipped} skipped")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs real data, so that the summary can count it."""
+    for item in items:
+        if "data_dir" in getattr(item, "fixturenames", ()):
+            item.keywords["data_dir"] = True

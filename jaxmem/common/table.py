@@ -38,6 +38,5 @@ def _cell(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if value == 0 or 1e-3 <= abs(value) < 1e6:
-        text = f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
-        return text
+        return f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
     return f"{value:.3e}"

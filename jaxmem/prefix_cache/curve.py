@@ -124,10 +124,85 @@ class HitCurve:
         return np.clip(stack, 0, len(self.hit_blocks) - 1).astype(np.int64)
 
 
-def lru_curve(
+@dataclasses.dataclass(frozen=True)
+class BlockDistances:
+    """How large a cache must be to serve each block reference of a trace.
+
+    Attributes:
+      distance: int64 [M]; a stack of more blocks than this serves the reference, `NEVER` if none
+        does. Only the references that a semantics keeps are here (full blocks for "vllm").
+      request: int64 [M], the request of each.
+      tokens: int64 [M], the tokens in each.
+      trace: the trace they come from.
+      reserved_blocks: capacity that caches nothing.
+      largest_request_blocks: blocks of the largest request, the reserved one included.
+    """
+
+    distance: np.ndarray
+    request: np.ndarray
+    tokens: np.ndarray
+    trace: BlockTrace
+    reserved_blocks: int
+    largest_request_blocks: int
+
+    def curve(self) -> HitCurve:
+        """Hits at every capacity.
+
+        Returns:
+          The `HitCurve` of the trace.
+        """
+        hit = self.distance != NEVER
+        distance = self.distance[hit]
+        return HitCurve(
+            hit_blocks=_cumulative(distance, None),
+            hit_tokens=_cumulative(distance, self.tokens[hit]),
+            total_blocks=self.trace.accesses,
+            total_tokens=int(self.trace.input_tokens.sum()),
+            block_tokens=self.trace.block_tokens,
+            reserved_blocks=self.reserved_blocks,
+            largest_request_blocks=self.largest_request_blocks,
+        )
+
+    def cached_tokens(self, capacity_blocks: float) -> np.ndarray:
+        """Prompt tokens of each request that a cache of this capacity serves.
+
+        Args:
+          capacity_blocks: a positive number of blocks; infinity allowed.
+
+        Returns:
+          int64 [R].
+
+        Raises:
+          ValueError: if the capacity is not positive.
+        """
+        if not capacity_blocks > 0:
+            raise ValueError(f"capacity must be a positive number of blocks, got {capacity_blocks}")
+        hit = self.distance < min(capacity_blocks - self.reserved_blocks, NEVER)
+        tokens = np.bincount(self.request[hit], self.tokens[hit], self.trace.requests)
+        return tokens.astype(np.int64)
+
+
+def lru_curve(trace: BlockTrace, semantics: Semantics = "vllm", ttl_s: float = np.inf) -> HitCurve:
+    """Hits of an LRU prefix cache at every capacity, from one pass; see `block_distances`.
+
+    Args:
+      trace: the requests.
+      semantics: "plain", "prefix" or "vllm".
+      ttl_s: seconds after which an untouched block no longer hits.
+
+    Returns:
+      The `HitCurve`.
+
+    Raises:
+      ValueError: as `block_distances`.
+    """
+    return block_distances(trace, semantics, ttl_s).curve()
+
+
+def block_distances(
     trace: BlockTrace, semantics: Semantics = "vllm", ttl_s: float = np.inf
-) -> HitCurve:
-    """Hits of an LRU prefix cache at every capacity, requests served one after another.
+) -> BlockDistances:
+    """The capacity that each block reference needs, requests served one after another.
 
     - "plain": LRU over the ids front to back; every reference stands alone.
     - "prefix": the longest resident prefix hits; then the request's blocks are touched tail to
@@ -147,13 +222,15 @@ def lru_curve(
         expired block keeps its place until LRU order evicts it.
 
     Returns:
-      The curve.
+      The distances.
 
     Raises:
       ValueError: for an unknown semantics, a ttl that is not positive, or a trace without tokens.
     """
     if semantics not in get_args(Semantics):
-        raise ValueError(f"unknown semantics {semantics!r}{nearest(semantics, get_args(Semantics))}")
+        raise ValueError(
+            f"unknown semantics {semantics!r}{nearest(semantics, get_args(Semantics))}"
+        )
     if not ttl_s > 0:
         raise ValueError(f"ttl_s must be positive, got {ttl_s}")
     if trace.accesses == 0 or trace.input_tokens.sum() == 0:
@@ -161,51 +238,37 @@ def lru_curve(
     tokens = trace.access_tokens()
     blocks = np.diff(trace.offsets)
     ids, request = trace.block_ids, trace.access_request()
-    countable = np.ones(len(ids), bool)
+    served = np.ones(len(ids), bool)
     if semantics == "vllm":
         index = np.arange(len(ids)) - trace.offsets[request]
         full = trace.input_tokens // trace.block_tokens
         kept = index < full[request]
         ids, request, tokens, index = ids[kept], request[kept], tokens[kept], index[kept]
-        countable = index < np.maximum((trace.input_tokens - 1) // trace.block_tokens, 0)[request]
+        served = index < np.maximum((trace.input_tokens - 1) // trace.block_tokens, 0)[request]
         blocks = full
+    ends = np.cumsum(blocks)
+    starts = ends - blocks
     if semantics == "plain":
-        found = reuse(ids)
-        distance, previous = np.asarray(found.distance), np.asarray(found.previous)
-        expired = _expired(trace, request, previous, ttl_s)
-        distance = np.where(expired, NEVER, distance)
+        distance, previous = (np.asarray(x) for x in reuse(ids))
     else:
-        ends = np.cumsum(blocks)
-        starts = ends - blocks
         # Touch order: each request tail to head. The map is its own inverse.
         turn = (starts + ends - 1)[request] - np.arange(len(ids))
-        found = reuse(ids[turn], starts)
-        distance = np.asarray(found.distance)[turn]
-        previous = np.asarray(found.previous)[turn]
-        expired = _expired(trace, request, previous, ttl_s)
-        distance = _running_max(np.where(expired, NEVER, distance), starts[blocks > 0])
-    hit = (distance != NEVER) & countable
+        distance, previous = (np.asarray(x)[turn] for x in reuse(ids[turn], starts))
+    if np.isfinite(ttl_s):
+        # A request's touches share its arrival time, so turning it around changes no time.
+        age_s = trace.arrival_s[request] - trace.arrival_s[request[np.maximum(previous, 0)]]
+        distance = np.where(age_s > ttl_s, NEVER, distance)
+    if semantics != "plain":
+        distance = _running_max(distance, starts[blocks > 0])
     reserved = int(semantics == "vllm")
-    return HitCurve(
-        hit_blocks=_cumulative(distance[hit], np.ones(int(hit.sum()))),
-        hit_tokens=_cumulative(distance[hit], tokens[hit]),
-        total_blocks=trace.accesses,
-        total_tokens=int(trace.input_tokens.sum()),
-        block_tokens=trace.block_tokens,
+    return BlockDistances(
+        distance=np.where(served, distance, NEVER),
+        request=request,
+        tokens=tokens,
+        trace=trace,
         reserved_blocks=reserved,
         largest_request_blocks=int(blocks.max()) + reserved,
     )
-
-
-def _expired(
-    trace: BlockTrace, request: np.ndarray, previous: np.ndarray, ttl_s: float
-) -> np.ndarray:
-    """Which references come more than `ttl_s` after the last touch of their block."""
-    if np.isinf(ttl_s) or len(previous) == 0:
-        return np.zeros(len(previous), bool)
-    # A request's touches share its arrival time, so turning it around changes no time.
-    last_s = trace.arrival_s[request[np.maximum(previous, 0)]]
-    return (previous >= 0) & (trace.arrival_s[request] - last_s > ttl_s)
 
 
 def _running_max(distance: np.ndarray, starts: np.ndarray) -> np.ndarray:
@@ -219,7 +282,7 @@ def _running_max(distance: np.ndarray, starts: np.ndarray) -> np.ndarray:
     return np.maximum.accumulate(distance + lift) - lift
 
 
-def _cumulative(distance: np.ndarray, weight: np.ndarray) -> np.ndarray:
+def _cumulative(distance: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
     """Total weight of distances below c, for c = 0 .. max + 1."""
-    counts = np.bincount(distance, weights=weight, minlength=1)
+    counts = np.bincount(distance, weight, minlength=1)
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

@@ -127,16 +127,20 @@ def _reuse(ids: Array, begins: Array | None, blocks: int, m: int, k: int) -> Reu
     position = jnp.arange(ids.shape[0], dtype=jnp.int32)
     previous, last = _previous_positions(ids, blocks, min(_MAX_ROW, 2**k))
     first = previous < 0
-    is_last = jnp.zeros(ids.shape, bool).at[jnp.where(last < 0, ids.shape[0], last)].set(
-        True, mode="drop"
+    is_last = (
+        jnp.zeros(ids.shape, bool)
+        .at[jnp.where(last < 0, ids.shape[0], last)]
+        .set(True, mode="drop")
     )
     firsts, lasts = count_before(first), count_before(is_last)
 
     # To make `previous` a permutation, the k-th first touch takes the k-th last position, the
     # only values that are left. It lies at or after that first touch, so a pair (first touch j,
     # access t) is counted exactly when its value is below p[t]: lasts[p[t]] times, to be undone.
-    nth_last = jnp.zeros_like(position).at[jnp.where(is_last, lasts, ids.shape[0])].set(
-        position, mode="drop"
+    nth_last = (
+        jnp.zeros_like(position)
+        .at[jnp.where(is_last, lasts, ids.shape[0])]
+        .set(position, mode="drop")
     )
     values = jnp.where(first, nth_last.at[firsts].get(mode="promise_in_bounds"), previous)
 
@@ -147,8 +151,10 @@ def _reuse(ids: Array, begins: Array | None, blocks: int, m: int, k: int) -> Reu
         known = firsts.at[begin].get(mode="promise_in_bounds")
         order = _request_order(previous, begin, begins)
         counted = count_smaller_before(values.at[order].get(mode="promise_in_bounds"), m, k)
-        smaller = jnp.zeros_like(counted).at[order].set(
-            counted, unique_indices=True, mode="promise_in_bounds"
+        smaller = (
+            jnp.zeros_like(counted)
+            .at[order]
+            .set(counted, unique_indices=True, mode="promise_in_bounds")
         )
     undone = lasts.at[jnp.maximum(previous, 0)].get(mode="promise_in_bounds")
     distance = jnp.where(first, NEVER, known + smaller - undone - (previous + 1))
@@ -169,11 +175,11 @@ def _previous_positions(ids: Array, blocks: int, row: int) -> tuple[Array, Array
     block, place = _sorted_rows(rows, blocks)
     place = place + base
     again = block[:, 1:] == block[:, :-1]
-    in_row = jnp.pad(
-        jnp.where(again, place[:, :-1], -1), ((0, 0), (1, 0)), constant_values=-1
-    )
-    in_row = jnp.zeros_like(ids).at[place.reshape(-1)].set(
-        in_row.reshape(-1), unique_indices=True, mode="promise_in_bounds"
+    in_row = jnp.pad(jnp.where(again, place[:, :-1], -1), ((0, 0), (1, 0)), constant_values=-1)
+    in_row = (
+        jnp.zeros_like(ids)
+        .at[place.reshape(-1)]
+        .set(in_row.reshape(-1), unique_indices=True, mode="promise_in_bounds")
     )
 
     def advance(r: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:

@@ -119,8 +119,10 @@ def _partition(
     smaller = smaller.reshape(-1) - parent * digits * size
     destination = (parent * np.uint32(_DIGITS) + digits - parent) * size + same.reshape(-1)
     destination, smaller = jax.lax.optimization_barrier((destination.astype(jnp.int32), smaller))
-    moved = jnp.zeros_like(keys).at[destination].set(
-        keys, unique_indices=True, mode="promise_in_bounds"
+    moved = (
+        jnp.zeros_like(keys)
+        .at[destination]
+        .set(keys, unique_indices=True, mode="promise_in_bounds")
     )
     return jax.lax.optimization_barrier(moved), (destination, smaller)
 

@@ -99,7 +99,7 @@ def _json_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, Any]]:
     except json.JSONDecodeError as error:
         raise ValueError(f"{path}: line {number}: broken JSON: {error.msg}") from error
     except RecursionError as error:
-        raise ValueError(f"{path}: line {number + 1}: broken JSON: nested too deeply") from error
+        raise ValueError(f"{path}: line {number}: broken JSON: nested too deeply") from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ValueError(f"{path}: after line {number}: gzip is damaged: {error}") from error
     except UnicodeDecodeError as error:

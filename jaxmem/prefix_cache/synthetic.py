@@ -76,9 +76,7 @@ def synthetic_trace(
     of_system = system[request // turns] * shared + index
     of_user = system_prompts * shared + (request // turns) * longest + index
     of_tail = system_prompts * shared + users * longest + request
-    ids = np.where(
-        index >= full[request], of_tail, np.where(index < shared, of_system, of_user)
-    )
+    ids = np.where(index >= full[request], of_tail, np.where(index < shared, of_system, of_user))
     arrival = np.cumsum(pause, axis=1).reshape(-1)
     return make_trace(ids, blocks, tokens, answer.reshape(-1), arrival, block_tokens)
 

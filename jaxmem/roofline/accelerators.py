@@ -4,11 +4,11 @@ import dataclasses
 from collections.abc import Sequence
 
 import jax
-import numpy as np
+import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from jaxmem.common import lookup
-from jaxmem.roofline.border import number
+from jaxmem.roofline.border import Number, number
 
 
 @jax.tree_util.register_dataclass
@@ -27,17 +27,17 @@ class Accelerator:
       kernels: the family of kernels whose measured efficiency holds on it, if any.
     """
 
-    bf16_flops: ArrayLike
-    fp8_flops: ArrayLike
-    int8_flops: ArrayLike
-    bytes_s: ArrayLike
-    capacity_bytes: ArrayLike
-    multiprocessors: ArrayLike
+    bf16_flops: Number
+    fp8_flops: Number
+    int8_flops: Number
+    bytes_s: Number
+    capacity_bytes: Number
+    multiprocessors: Number
     name: str = dataclasses.field(default="custom", metadata={"static": True})
     source: str = dataclasses.field(default="", metadata={"static": True})
     kernels: str | None = dataclasses.field(default=None, metadata={"static": True})
 
-    def flops_s(self, dtype: str) -> ArrayLike:
+    def flops_s(self, dtype: str) -> Number:
         """Peak FLOP/s of matrix products whose weights are of `dtype`.
 
         Args:
@@ -52,11 +52,9 @@ class Accelerator:
         """
         peaks = {"bf16": self.bf16_flops, "fp8": self.fp8_flops, "int8": self.int8_flops}
         peak = lookup(peaks, dtype, "compute dtype")
-        if isinstance(peak, (int, float)) and peak == 0:
-            return self.bf16_flops
         if isinstance(peak, (int, float)):
-            return peak
-        return jax.numpy.where(peak > 0, peak, self.bf16_flops)
+            return peak or self.bf16_flops
+        return jnp.where(peak > 0, peak, self.bf16_flops)
 
     def times(self, devices: ArrayLike) -> "Accelerator":
         """That many devices as one: arithmetic, bandwidth and memory multiplied.
@@ -94,7 +92,9 @@ def stack(accelerators: Sequence[Accelerator]) -> Accelerator:
     if not accelerators:
         raise ValueError("expected at least one accelerator, got none")
     names = [dataclasses.replace(a, name="", source="", kernels=None) for a in accelerators]
-    stacked = jax.tree.map(lambda *values: np.stack(values), *names)
+    stacked = jax.tree.map(
+        lambda *values: jnp.stack([jnp.asarray(v, float) for v in values]), *names
+    )
     families = {a.kernels for a in accelerators}
     return dataclasses.replace(
         stacked,
@@ -133,9 +133,7 @@ _ADA = "NVIDIA Ada GPU Architecture whitepaper"
 _TPU = "Google Cloud TPU documentation"
 _LIST = (
     _accelerator("a100-80gb", "NVIDIA A100 80GB SXM datasheet", 312, 0, 624, 2039, 80, 108),
-    _accelerator(
-        "h100-80gb", _HOPPER, 989.4, 1978.9, 1978.9, 3350, 80, 132, kernels="vllm-hopper"
-    ),
+    _accelerator("h100-80gb", _HOPPER, 989.4, 1978.9, 1978.9, 3350, 80, 132, kernels="vllm-hopper"),
     _accelerator(
         "h200",
         f"NVIDIA H200 datasheet; arithmetic as {_HOPPER}",

@@ -6,6 +6,9 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
+Number = Array | float
+"""A number that may be traced, or an array of them."""
+
 
 def number(value: ArrayLike, name: str, low: float = 0.0, above: bool = False) -> Array:
     """`value` as a float array, so that no count overflows 32 bits.
@@ -46,8 +49,8 @@ def at_most(value: ArrayLike, name: str, limit: ArrayLike, limit_name: str) -> N
     """
     if isinstance(value, jax.core.Tracer) or isinstance(limit, jax.core.Tracer):
         return
-    x, top = np.broadcast_arrays(np.asarray(value), np.asarray(limit))
-    bad = x > top
+    x, top = np.broadcast_arrays(np.asarray(value, float), np.asarray(limit, float))
+    bad = x > top * (1 + 1e-6)  # one may have been rounded to float32 before
     if bad.any():
         raise ValueError(
             f"{name} must be at most {limit_name} ({top[bad].flat[0]:g}), got {x[bad].flat[0]:g}"

@@ -12,7 +12,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxmem.roofline.accelerators import Accelerator
-from jaxmem.roofline.border import at_most, number
+from jaxmem.roofline.border import Number, at_most, number
 from jaxmem.roofline.efficiency import (
     Constant,
     Measured,
@@ -130,15 +130,15 @@ def prefill(
     Raises:
       ValueError: if a number is out of range, or efficiency was not measured there.
     """
-    tokens, batch = number(tokens, "tokens", 1), number(batch, "batch", 0, above=True)
-    cached = number(cached_tokens, "cached_tokens")
     at_most(cached_tokens, "cached_tokens", tokens, "tokens")
+    cached = number(cached_tokens, "cached_tokens")
+    tokens, batch = number(tokens, "tokens", 1), number(batch, "batch", 0, above=True)
     eff = resolve(efficiency, model, accelerator)
     cached = jnp.minimum(cached, tokens - 1.0)
     new = tokens - cached
     linear_s = _products_s(model, accelerator, eff, batch * new, batch)
-    attention_s: ArrayLike = 0.0
-    read = 0.0
+    attention_s: Number = 0.0
+    read: Number = 0.0
     for group in model.attention:
         own, past = _pairs(new, cached, group.window)
         cached_bytes = batch * jnp.minimum(cached, group.window) * group.cached * model.kv_bytes
@@ -202,9 +202,8 @@ def decode(
     new = number(new_tokens, "new_tokens", 1)
     eff = resolve(efficiency, model, accelerator)
     steps = 0.5 + new[..., None] * (0.5 + 0.5 * _POINTS)  # [..., 8] in 0.5..new + 0.5
-    parts = _step(
-        *_expand((model, accelerator, eff, batch)), context[..., None] + steps, jnp.zeros(1)
-    )
+    model, accelerator, eff, batch = _expand((model, accelerator, eff, batch))
+    parts = _step(model, accelerator, eff, batch, context[..., None] + steps, jnp.zeros(1))
     weights = jnp.asarray(0.5 * _WEIGHTS, float)
     mean = [jnp.sum(part * weights, axis=-1) for part in parts]
     return Decode(*jnp.broadcast_arrays(*mean, mean[-1] * new))
@@ -243,7 +242,10 @@ def throughput(
     Raises:
       ValueError: if a number is out of range, or efficiency was not measured there.
     """
-    context, shared = number(context_tokens, "context_tokens"), number(shared_tokens, "shared_tokens")
+    context, shared = (
+        number(context_tokens, "context_tokens"),
+        number(shared_tokens, "shared_tokens"),
+    )
     answer = number(answer_tokens, "answer_tokens", 1)
     usable = number(usable_memory, "usable_memory", 0, above=True)
     at_most(usable_memory, "usable_memory", 1.0, "the whole memory")
@@ -272,8 +274,8 @@ def _step(
     tokens that are read once for all.
     """
     linear_s = _products_s(model, device, eff, batch, batch)
-    attention_s: ArrayLike = 0.0
-    read: ArrayLike = 0.0
+    attention_s = jnp.zeros_like(context)
+    read: Number = 0.0
     for group in model.attention:
         own = jnp.minimum(context, group.window)
         common = jnp.minimum(shared, jnp.maximum(group.window - own, 0.0))
@@ -299,8 +301,8 @@ def _attend_s(
     model: Model,
     device: Accelerator,
     eff: Measured,
-    sequences: ArrayLike,
-    queries: ArrayLike,
+    sequences: Number,
+    queries: Number,
     tokens: Array,
 ) -> Array:
     """One layer's decode attention of `queries` over `sequences` caches of `tokens` each."""
@@ -321,9 +323,7 @@ def _products_s(
     return layers + _product_s(model.head, device, eff, prompts)
 
 
-def _product_s(
-    group: Linear, device: Accelerator, eff: Constant | Measured, rows: Array
-) -> Array:
+def _product_s(group: Linear, device: Accelerator, eff: Constant | Measured, rows: Array) -> Array:
     flops = 2.0 * rows * group.active * group.inputs * group.outputs
     if isinstance(eff, Constant):
         return group.count * flops / (device.flops_s(group.compute) * eff.mfu)
@@ -341,7 +341,7 @@ def _weights_read(model: Model, tokens: Array) -> Array:
     return read
 
 
-def _memory_s(nbytes: ArrayLike, device: Accelerator, eff: Constant | Measured) -> Array:
+def _memory_s(nbytes: Number, device: Accelerator, eff: Constant | Measured) -> Array:
     mbu = eff.mbu if isinstance(eff, Constant) else eff.gemm.mbu
     return jnp.asarray(nbytes / (device.bytes_s * mbu))
 
@@ -356,7 +356,7 @@ def _kv_bytes(model: Model, tokens: Array) -> Array:
     )
 
 
-def _pairs(new: Array, cached: Array, window: ArrayLike) -> tuple[Array, Array]:
+def _pairs(new: Array, cached: Array, window: Number) -> tuple[Array, Array]:
     """Query-key pairs of one prompt: among the new tokens, and of new with cached ones.
 
     New token i of 1..new sees min(i, window) new and min(cached, max(window - i, 0)) cached

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
 from jaxmem.roofline.accelerators import Accelerator
+from jaxmem.roofline.border import Number
 from jaxmem.roofline.models import Model
 
 QUERY_TILE = 128.0  # query rows that one thread block of prefill attention takes
@@ -27,37 +27,37 @@ class Constant(NamedTuple):
       mbu: share of the peak bytes/s reached.
     """
 
-    mfu: ArrayLike = 0.70
-    mbu: ArrayLike = 0.80
+    mfu: Number = 0.70
+    mbu: Number = 0.80
 
 
 class Gemm(NamedTuple):
     """Constants of a matrix product: launch floor, peak shares, sharpness of the corner."""
 
-    launch_s: ArrayLike
-    mfu: ArrayLike
-    mbu: ArrayLike
-    corner: ArrayLike
+    launch_s: Number
+    mfu: Number
+    mbu: Number
+    corner: Number
 
 
 class PrefillAttention(NamedTuple):
     """Constants of prefill attention: launch, one more wave of blocks, peak share, tile edge."""
 
-    launch_s: ArrayLike
-    wave_s: ArrayLike
-    mfu: ArrayLike
-    edge_tokens: ArrayLike
+    launch_s: Number
+    wave_s: Number
+    mfu: Number
+    edge_tokens: Number
 
 
 class DecodeAttention(NamedTuple):
     """Constants of decode attention: launch, wave, peak share, its ramp, the corner."""
 
-    launch_s: ArrayLike
-    wave_s: ArrayLike
-    mbu: ArrayLike
-    half_bytes: ArrayLike
-    ramp: ArrayLike
-    corner: ArrayLike
+    launch_s: Number
+    wave_s: Number
+    mbu: Number
+    half_bytes: Number
+    ramp: Number
+    corner: Number
 
 
 class Measured(NamedTuple):
@@ -121,7 +121,7 @@ def resolve(
     return measured
 
 
-def smooth_max(a: ArrayLike, b: ArrayLike, corner: ArrayLike) -> Array:
+def smooth_max(a: Number, b: Number, corner: Number) -> Array:
     """(a^p + b^p)^(1/p): the larger of two times, with a rounded corner where they meet.
 
     Args:
@@ -135,7 +135,7 @@ def smooth_max(a: ArrayLike, b: ArrayLike, corner: ArrayLike) -> Array:
     return total * ((a / total) ** corner + (b / total) ** corner) ** (1.0 / corner)
 
 
-def gemm_s(flops: ArrayLike, nbytes: ArrayLike, device: Accelerator, constants: Gemm) -> Array:
+def gemm_s(flops: Number, nbytes: Number, device: Accelerator, constants: Gemm) -> Array:
     """Time of one matrix product.
 
     smooth_max(launch + bytes / (bandwidth * mbu), flops / (peak * mfu))
@@ -154,14 +154,14 @@ def gemm_s(flops: ArrayLike, nbytes: ArrayLike, device: Accelerator, constants: 
 
 
 def prefill_attention_s(
-    batch: ArrayLike,
-    tokens: ArrayLike,
-    own_pairs: ArrayLike,
-    cached_pairs: ArrayLike,
-    cached_bytes: ArrayLike,
-    heads: ArrayLike,
-    kv_heads: ArrayLike,
-    head_dim: ArrayLike,
+    batch: Number,
+    tokens: Number,
+    own_pairs: Number,
+    cached_pairs: Number,
+    cached_bytes: Number,
+    heads: Number,
+    kv_heads: Number,
+    head_dim: Number,
     device: Accelerator,
     constants: Measured,
 ) -> Array:
@@ -198,10 +198,10 @@ def prefill_attention_s(
 
 
 def decode_attention_s(
-    sequences: ArrayLike,
-    flops: ArrayLike,
-    nbytes: ArrayLike,
-    kv_heads: ArrayLike,
+    sequences: Number,
+    flops: Number,
+    nbytes: Number,
+    kv_heads: Number,
     device: Accelerator,
     constants: Measured,
 ) -> Array:
@@ -228,6 +228,6 @@ def decode_attention_s(
     return jnp.maximum(memory, flops / (device.bf16_flops * constants.gemm.mfu))
 
 
-def _waves(tiles: ArrayLike, device: Accelerator) -> Array:
+def _waves(tiles: Number, device: Accelerator) -> Array:
     """Rounds of thread blocks beyond the first, without the ceiling."""
     return jnp.maximum(tiles / device.multiprocessors - 1.0, 0.0)

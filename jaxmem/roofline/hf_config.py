@@ -182,7 +182,9 @@ def _stack(
     )
 
 
-def _shape(fields: _Fields, head_dim: int | None = None, kv_required: bool = True) -> tuple[int, ...]:
+def _shape(
+    fields: _Fields, head_dim: int | None = None, kv_required: bool = True
+) -> tuple[int, ...]:
     """(layers, hidden, heads, kv_heads, head_dim) of ordinary attention."""
     layers = fields.integer("num_hidden_layers")
     hidden = fields.integer("hidden_size")
@@ -329,9 +331,7 @@ def _qwen(fields: _Fields, name: str) -> Model:
     )
 
 
-def _qwen_experts(
-    fields: _Fields, layers: int, hidden: int, precision: _Precision
-) -> list[Linear]:
+def _qwen_experts(fields: _Fields, layers: int, hidden: int, precision: _Precision) -> list[Linear]:
     """Experts every `decoder_sparse_step` layers but in those of `mlp_only_layers`."""
     step = fields.integer("decoder_sparse_step", 1)
     dense_layers = fields.content.get("mlp_only_layers") or []

@@ -8,9 +8,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
+from jax import Array
 
 from jaxmem.common import lookup
+from jaxmem.roofline.border import Number
 
 KV_BYTES = {"bf16": 2.0, "fp8": 1.0, "int8": 1.0}
 
@@ -34,17 +35,17 @@ class Attention:
       expansion: weights that every cached token passes through again at prefill (MLA).
     """
 
-    count: ArrayLike
-    heads: ArrayLike
-    kv_heads: ArrayLike
-    qk_dim: ArrayLike
-    v_dim: ArrayLike
-    cached: ArrayLike
-    window: ArrayLike
-    decode_kv_heads: ArrayLike
-    decode_qk_dim: ArrayLike
-    decode_v_dim: ArrayLike
-    expansion: ArrayLike
+    count: Number
+    heads: Number
+    kv_heads: Number
+    qk_dim: Number
+    v_dim: Number
+    cached: Number
+    window: Number
+    decode_kv_heads: Number
+    decode_qk_dim: Number
+    decode_v_dim: Number
+    expansion: Number
 
 
 @jax.tree_util.register_dataclass
@@ -61,15 +62,15 @@ class Linear:
       compute: arithmetic the product runs in, static: "bf16", "fp8" or "int8".
     """
 
-    count: ArrayLike
-    inputs: ArrayLike
-    outputs: ArrayLike
-    weight_bytes: ArrayLike = 2.0
-    experts: ArrayLike = 1.0
-    active: ArrayLike = 1.0
+    count: Number
+    inputs: Number
+    outputs: Number
+    weight_bytes: Number = 2.0
+    experts: Number = 1.0
+    active: Number = 1.0
     compute: str = dataclasses.field(default="bf16", metadata={"static": True})
 
-    def distinct_experts(self, tokens: ArrayLike) -> ArrayLike:
+    def distinct_experts(self, tokens: Array) -> Array:
         """Expected experts that a batch touches under uniform routing.
 
         E (1 - (1 - k/E)^tokens)
@@ -107,10 +108,10 @@ class Model:
     attention: tuple[Attention, ...]
     linear: tuple[Linear, ...]
     head: Linear
-    embedding: ArrayLike
-    other: ArrayLike
-    other_bytes: ArrayLike = 2.0
-    kv_bytes: ArrayLike = 2.0
+    embedding: Number
+    other: Number
+    other_bytes: Number = 2.0
+    kv_bytes: Number = 2.0
     name: str = dataclasses.field(default="custom", metadata={"static": True})
     notes: str = dataclasses.field(default="", metadata={"static": True})
 

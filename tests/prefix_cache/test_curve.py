@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from jaxmem.prefix_cache import (
     BlockTrace,
     Tier,
+    block_distances,
     lru_curve,
     make_trace,
     read_trace,
@@ -48,9 +49,7 @@ def chained_trace(
 
 
 def split(trace: BlockTrace) -> list[list[int]]:
-    return [
-        trace.block_ids[a:b].tolist() for a, b in zip(trace.offsets[:-1], trace.offsets[1:])
-    ]
+    return [trace.block_ids[a:b].tolist() for a, b in zip(trace.offsets[:-1], trace.offsets[1:])]
 
 
 @given(st.integers(0, 10**6), st.integers(2, 60))
@@ -92,6 +91,20 @@ def test_vllm_keeps_two_copies_of_a_recomputed_last_block() -> None:
     replayed = reference.vllm_hits(split(trace), tokens, 4, 4)
     assert replayed == (1, 0)
     assert lru_curve(trace, "vllm").hits(4) == 2
+
+
+def test_cached_tokens_add_up_to_the_curve() -> None:
+    trace = synthetic_trace(jax.random.key(3), users=20)
+    for semantics in ("plain", "prefix", "vllm"):
+        distances = block_distances(trace, semantics)  # type: ignore[arg-type]
+        for capacity in (1, 300, np.inf):
+            cached = distances.cached_tokens(capacity)
+            assert cached.shape == (trace.requests,)
+            assert np.all(cached <= trace.input_tokens)
+            total = distances.curve().token_ratio(capacity) * trace.input_tokens.sum()
+            assert cached.sum() == pytest.approx(total)
+    with pytest.raises(ValueError, match="positive"):
+        distances.cached_tokens(0)
 
 
 def test_ids_that_are_no_prefix_hashes_still_need_every_earlier_block() -> None:

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxmem.prefix_cache import NEVER, distances, reuse, stack_distances
+from jaxmem.prefix_cache import NEVER, distances, stack_distances
+from jaxmem.prefix_cache.distances import reuse
 from jaxmem.prefix_cache.ranks import count_before, count_smaller_before, padded_length
 from jaxmem.reference import prefix_cache as reference
 

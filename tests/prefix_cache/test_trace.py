@@ -81,8 +81,10 @@ BAD = {
     "negative": ([{**GOOD, "output_length": -1}], "'output_length': expected a non-negative"),
     "not an integer": ([{**GOOD, "input_length": 700.5}], "'input_length'.*got 700.5"),
     "a boolean": ([{**GOOD, "input_length": True}], "'input_length'.*got True"),
-    "NaN": (['{"timestamp": NaN, "input_length": 1, "output_length": 1, "hash_ids": [1]}\n'],
-            "'timestamp': expected a time"),
+    "NaN": (
+        ['{"timestamp": NaN, "input_length": 1, "output_length": 1, "hash_ids": [1]}\n'],
+        "'timestamp': expected a time",
+    ),
     "text": ([{**GOOD, "timestamp": "now"}], "'timestamp': expected a time"),
     "too few ids": ([GOOD, {**GOOD, "hash_ids": [1]}], "line 2.*expected 2 ids.*got 1"),
     "ids that are no integers": ([{**GOOD, "hash_ids": [1, 2.5]}], "'hash_ids': expected a list"),
@@ -144,9 +146,7 @@ def test_traces_check_themselves() -> None:
 
 
 def test_requests_are_sorted_with_their_blocks() -> None:
-    trace = make_trace(
-        np.array([1, 2, 3]), [2, 1], [8, 4], [10, 20], [5.0, 1.0], block_tokens=4
-    )
+    trace = make_trace(np.array([1, 2, 3]), [2, 1], [8, 4], [10, 20], [5.0, 1.0], block_tokens=4)
     np.testing.assert_array_equal(trace.block_ids, [3, 1, 2])
     np.testing.assert_array_equal(trace.offsets, [0, 1, 3])
     np.testing.assert_array_equal(trace.output_tokens, [20, 10])

@@ -1,0 +1,21 @@
+"""The lecture's experiments, one function each, and the figures it states."""
+
+from jaxmem.demos.context_cost import context_cost
+from jaxmem.demos.lecture import Figure, LectureFigure, beside_lecture, lecture_figures
+from jaxmem.demos.result import Demo, DemoResult, Table
+
+DEMOS: dict[str, Demo] = {
+    "01": Demo("What a context costs: memory, latency, throughput, break-even", context_cost),
+}
+"""Demos by number."""
+
+__all__ = [
+    "DEMOS",
+    "Demo",
+    "DemoResult",
+    "Figure",
+    "LectureFigure",
+    "Table",
+    "beside_lecture",
+    "lecture_figures",
+]

@@ -1,0 +1,73 @@
+"""README's examples run, in order and in one folder, and print what they say they print."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"^```(python|console)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
+def same(shown: str, printed: str) -> bool:
+    """Equal up to spaces, and to the last digits of a number."""
+    pattern = re.compile(r"[-+]?\d[\d,]*\.?\d*(?:e[-+]\d+)?")
+    ours, theirs = pattern.findall(shown), pattern.findall(printed)
+    if pattern.sub("#", " ".join(shown.split())) != pattern.sub("#", " ".join(printed.split())):
+        return False
+    return all(
+        float(a.replace(",", "")) == pytest.approx(float(b.replace(",", "")), rel=2e-3)
+        for a, b in zip(ours, theirs, strict=True)
+    )
+
+
+def test_there_are_examples() -> None:
+    kinds = [kind for kind, _ in BLOCKS]
+    assert kinds.count("python") >= 1
+    assert kinds.count("console") >= 3
+
+
+def test_examples_run_and_print_what_is_shown(tmp_path: Path) -> None:
+    for kind, text in BLOCKS:
+        if kind == "python":
+            done = subprocess.run(
+                [sys.executable, "-c", text], cwd=tmp_path, capture_output=True, text=True
+            )
+            assert done.returncode == 0, f"{text}\n{done.stderr}"
+            wanted = re.findall(r"print\(.*\)  # (.*)", text)
+            for line, shown in zip(done.stdout.splitlines(), wanted, strict=True):
+                assert same(shown, line), f"{text}\nprinted {line!r}"
+            continue
+        for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE):
+            words = shlex.split(command)
+            assert words[0] == "jaxmem"
+            done = subprocess.run(
+                [sys.executable, "-m", *words], cwd=tmp_path, capture_output=True, text=True
+            )
+            assert done.returncode == 0, f"{command}\n{done.stderr}"
+            for line in filter(str.strip, shown.splitlines()):
+                if line.strip() != "...":
+                    printed = done.stdout.splitlines()
+                    assert any(same(line, p) for p in printed), f"{command}: not printed: {line}"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.stem)
+def test_examples_folder(path: Path, tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, path], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    header = re.search(r"Prints:\n\n(.*?)\"\"\"", path.read_text(), re.DOTALL)
+    assert header, f"{path.name}: no expected output in the header"
+    wanted = [line for line in header[1].splitlines() if line.strip()]
+    printed = [line for line in done.stdout.splitlines() if line.strip()]
+    assert len(wanted) == len(printed), done.stdout
+    for shown, line in zip(wanted, printed, strict=True):
+        assert same(shown, line), f"shown {shown!r}, printed {line!r}"
+
+
+def test_links_lead_somewhere() -> None:
+    for target in re.findall(r"\]\((?!http)([^)#]+)\)", README):
+        assert (ROOT / target).exists(), target
