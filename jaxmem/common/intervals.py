@@ -14,7 +14,12 @@ _T_975 = np.array(
 
 
 class Interval(NamedTuple):
-    """An estimate with the ends of its 95 % interval, all in the unit of the data."""
+    """An estimate with the ends of its 95 % interval, all in the unit of the data.
+
+    mean: the estimate.
+    low: lower end of the interval; -infinity if the data do not bound it.
+    high: upper end.
+    """
 
     mean: float
     low: float

@@ -27,7 +27,7 @@ def synthetic_trace(
     a partial tail to the one request.
 
     Args:
-      key: a typed key (`jax.random.key`).
+      key: a scalar typed key (`jax.random.key`).
       users: conversations.
       turns: messages in each.
       system_prompts: how many system prompts there are.
