@@ -6,12 +6,10 @@ import math
 from typing import Any
 
 from jaxmem import results
+from jaxmem.cli import hardware
 from jaxmem.cli.arguments import positive_int, rate, some_tokens, tokens
-from jaxmem.common import lookup
 from jaxmem.common.table import text_table
 from jaxmem.roofline import (
-    ACCELERATORS,
-    MODELS,
     Accelerator,
     Assumptions,
     Model,
@@ -22,7 +20,6 @@ from jaxmem.roofline import (
     throughput,
 )
 from jaxmem.roofline.efficiency import Constant, resolve
-from jaxmem.roofline.models import KV_BYTES
 from jaxmem.roofline.planner import Plan
 
 
@@ -33,12 +30,8 @@ def add(subparsers: Any) -> None:
       subparsers: from `ArgumentParser.add_subparsers`.
     """
     parser = subparsers.add_parser("cost", help="what a context costs on real hardware")
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--model", metavar="NAME", help=f"one of: {', '.join(MODELS)}")
-    what.add_argument("--config", metavar="FILE", help="a Hugging Face config.json")
-    parser.add_argument(
-        "--gpu", required=True, metavar="NAME", help=f"one of: {', '.join(ACCELERATORS)}"
-    )
+    hardware.add_model(parser, required=True)
+    hardware.add_accelerator(parser, default=None)
     parser.add_argument(
         "--context", required=True, type=some_tokens, metavar="N", help="tokens a user, or 128k"
     )
@@ -55,12 +48,6 @@ def add(subparsers: Any) -> None:
         "--batch", type=positive_int, default=1, metavar="N", help="users at once, for latency"
     )
     parser.add_argument("--devices", type=positive_int, default=1, metavar="N")
-    parser.add_argument("--kv-dtype", default="bf16", metavar="TYPE", help="bf16, fp8 or int8")
-    parser.add_argument(
-        "--efficiency",
-        choices=("constant", "measured"),
-        help="constant MFU 0.70 and MBU 0.80, or fitted to measured kernels (where they exist)",
-    )
     parser.add_argument("--json", action="store_true", help="JSON on standard output")
     planning = parser.add_argument_group("planning: what to do with a text of --context tokens")
     planning.add_argument("--plan", action="store_true")
@@ -92,19 +79,11 @@ def run(args: argparse.Namespace) -> int:
     Raises:
       ValueError: for unknown names, a bad config, or numbers that do not fit together.
     """
-    model = Model.from_config(args.config) if args.config else lookup(MODELS, args.model, "model")
-    lookup(KV_BYTES, args.kv_dtype, "KV dtype")
-    model = model.with_kv_dtype(args.kv_dtype)
-    device = _accelerator(args.gpu)
+    model, device = hardware.chosen_model(args), hardware.chosen_accelerator(args)
+    assert model is not None  # one of --model and --config is required
     if args.plan:
         return _plan(args, model, device)
     return _cost(args, model, device)
-
-
-def _accelerator(name: str) -> Accelerator:
-    """By name, or by the start of one name ("h100")."""
-    starts = [known for known in ACCELERATORS if known.startswith(name.lower())]
-    return lookup(ACCELERATORS, starts[0] if len(starts) == 1 else name, "accelerator")
 
 
 def _cost(args: argparse.Namespace, model: Model, device: Accelerator) -> int:

@@ -198,12 +198,15 @@ def decode(
     Raises:
       ValueError: if a number is out of range, or efficiency was not measured there.
     """
-    context, batch = number(context_tokens, "context_tokens"), number(batch, "batch", 0, True)
+    context = number(context_tokens, "context_tokens")[..., None]
     new = number(new_tokens, "new_tokens", 1)
+    side_by_side = number(batch, "batch", 0, above=True)[..., None]
     eff = resolve(efficiency, model, accelerator)
-    steps = 0.5 + new[..., None] * (0.5 + 0.5 * _POINTS)  # [..., 8] in 0.5..new + 0.5
-    model, accelerator, eff, batch = _expand((model, accelerator, eff, batch))
-    parts = _step(model, accelerator, eff, batch, context[..., None] + steps, jnp.zeros(1))
+    # As wide as 1..new has the same variance: exact for quadratics too, and for one step.
+    spread = jnp.sqrt(jnp.maximum(new**2 - 1.0, 1e-12))
+    steps = (new + 1.0)[..., None] / 2.0 + spread[..., None] / 2.0 * _POINTS  # [..., 8]
+    model, accelerator, eff = _expand((model, accelerator, eff))
+    parts = _step(model, accelerator, eff, side_by_side, context + steps, jnp.zeros(1))
     weights = jnp.asarray(0.5 * _WEIGHTS, float)
     mean = [jnp.sum(part * weights, axis=-1) for part in parts]
     return Decode(*jnp.broadcast_arrays(*mean, mean[-1] * new))
@@ -334,7 +337,7 @@ def _product_s(group: Linear, device: Accelerator, eff: Constant | Measured, row
 
 def _weights_read(model: Model, tokens: Array) -> Array:
     """Bytes of weights that a pass over `tokens` reads: of the experts, those it touches."""
-    read = (model.embedding + model.other) * model.other_bytes
+    read = jnp.asarray((model.embedding + model.other) * model.other_bytes)
     for group in (*model.linear, model.head):
         matrix = group.count * group.inputs * group.outputs * group.weight_bytes
         read += matrix * group.distinct_experts(tokens)
