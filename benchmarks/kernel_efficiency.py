@@ -204,10 +204,10 @@ def held_out(kernel: str, points: Points) -> dict[str, np.ndarray]:
 
 
 def main() -> list[dict[str, Any]]:
-    """Refit, and report both error tables and the constants.
+    """Refit, print the constants, and report both error tables.
 
     Returns:
-      A record a row: errors first, then the shipped constants beside refitted ones.
+      A record for each set of points: errors of the fit and of a constant efficiency.
 
     Raises:
       SystemExit: if the tables are not there.
@@ -221,7 +221,6 @@ def main() -> list[dict[str, Any]]:
 
 def _report(folder: Path) -> list[dict[str, Any]]:
     records: list[dict[str, Any]] = []
-    constants: list[dict[str, Any]] = []
     other: list[np.ndarray] = []
     other_constant: list[np.ndarray] = []
     for kernel in FILES:
@@ -236,10 +235,9 @@ def _report(folder: Path) -> list[dict[str, Any]]:
         both = np.concatenate([plain, plain[points.long]])
         records.append(_row(kernel, "vLLM, left out: all of these", pooled, both))
         refitted = getattr(fit(kernel, points, everything), kernel)
-        for name in FREE[kernel]:
-            shipped = getattr(getattr(SHIPPED, kernel), name)
-            row = {"kernel": kernel, "constant": name, "shipped": shipped}
-            constants.append({**row, "refitted": float(getattr(refitted, name))})
+        shipped = getattr(SHIPPED, kernel)._asdict()
+        words = [f"{name} {getattr(refitted, name):.4g} ({shipped[name]:g})" for name in shipped]
+        print(f"{kernel}, refitted (shipped): {', '.join(words)}")
         unseen = read(folder, "sglang", kernel)
         everything = np.ones(len(unseen.latency_s), bool)
         other.append(errors(kernel, unseen, SHIPPED, everything))
@@ -247,7 +245,7 @@ def _report(folder: Path) -> list[dict[str, Any]]:
         records.append(_row(kernel, "SGLang", other[-1], other_constant[-1]))
     pooled, beside = np.concatenate(other), np.concatenate(other_constant)
     records.append(_row("all", "SGLang", pooled, beside))
-    return records + constants
+    return records
 
 
 def _row(kernel: str, points: str, error: np.ndarray, constant: np.ndarray) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmem.demos.context_cost_pictures import draw_break_even, draw_latency, draw_throughput
 from jaxmem.demos.lecture import Figure, beside_lecture
 from jaxmem.demos.result import DemoResult, Table
 from jaxmem.roofline import (
@@ -28,6 +29,7 @@ DOCUMENT_TOKENS = 128_000
 CONTEXTS = (250, 1_000, 4_000, 16_000, 32_000, 64_000, 128_000)
 PRIVATE = (1_000, 4_000, 16_000, 32_000, 64_000, 120_000, 128_000)
 DOCUMENTS = (4_000, 16_000, 32_000, 64_000, 128_000)
+_BOTH = ("constant", "measured")
 
 CHOICES = (
     "MFU 0.70 and MBU 0.80 for every kernel: the lecture states neither; they give its 8.8 s,"
@@ -75,9 +77,9 @@ def context_cost(full: bool = False) -> DemoResult:
         _end_to_end_table(),
     )
     pictures: dict[str, Callable[[], Picture]] = {
-        "throughput.png": _draw_throughput,
-        "break_even.png": _draw_break_even,
-        "latency.png": _draw_latency,
+        "throughput.png": draw_throughput,
+        "break_even.png": draw_break_even,
+        "latency.png": draw_latency,
     }
     return DemoResult(tables, _figures(), pictures, CHOICES)
 
@@ -327,80 +329,3 @@ def _served_figures() -> list[Figure]:
         )
         entries.append(beside_lecture(id, value, beside={"measured": real}))
     return entries
-
-
-_BOTH = ("constant", "measured")
-
-
-def _draw_latency() -> "Picture":
-    from jaxmem import plots
-
-    contexts = np.geomspace(250, 128_000, 150)
-    picture, (left, right) = plots.figure(columns=2, width=5.2)
-    for efficiency, label in (("constant", "MFU 0.70, MBU 0.80"), ("measured", "measured kernels")):
-        fresh = prefill(MODEL, H100, contexts, efficiency=efficiency)
-        left.loglog(contexts, np.asarray(fresh.total_s) * 1e3, label=f"prefill, {label}")
-        step = decode(MODEL, H100, contexts, 1, efficiency=efficiency)
-        right.semilogx(contexts, np.asarray(step.step_s) * 1e3, label=label)
-    kept = prefill(MODEL, H100, contexts, contexts, efficiency="constant")
-    left.loglog(contexts, np.asarray(kept.total_s) * 1e3, "--", label="KV cached, one new token")
-    left.plot([250, 128e3], [8.72, 9180], "ko", label="aiconfigurator, vLLM 0.24")
-    right.plot([250, 128e3], [6.15, 12.92], "ko", label="aiconfigurator, vLLM 0.24")
-    left.set(title="Time to first token", xlabel="context, tokens", ylabel="ms")
-    right.set(title="One decode step, batch 1", xlabel="context, tokens", ylabel="ms", ylim=(0, 14))
-    for panel in (left, right):
-        panel.legend(frameon=False, fontsize=8)
-    return picture
-
-
-def _draw_throughput() -> "Picture":
-    from jaxmem import plots
-
-    contexts = np.geomspace(1_000, 128_000, 150)
-    picture, (panel,) = plots.figure()
-    for efficiency, style in (("constant", "-"), ("measured", "--")):
-        word = "" if efficiency == "constant" else " (measured kernels)"
-        own = throughput(MODEL, H100, contexts, efficiency=efficiency).tokens_s
-        common = throughput(MODEL, H100, 1_000, contexts, efficiency=efficiency).tokens_s
-        panel.loglog(contexts, own, style, color=plots.COLOURS[0], label=f"one each{word}")
-        panel.loglog(
-            contexts, common, style, color=plots.COLOURS[1], label=f"shared, 1k each{word}"
-        )
-    panel.set(
-        title="Llama-3-8B on one H100, memory full",
-        xlabel="context, tokens",
-        ylabel="tokens/s, all users",
-    )
-    panel.legend(frameon=False, fontsize=8)
-    return picture
-
-
-def _draw_break_even() -> "Picture":
-    from jaxmem import plots
-
-    documents = np.geomspace(4_000, 128_000, 150)
-    picture, (panel,) = plots.figure()
-    settings = (
-        ("KV cached", 14_400.0, 1.0, True),
-        ("KV cached, training 10 x cheaper", 1_440.0, 1.0, True),
-        ("KV cached, trained at a third of the price", 14_400.0, 1 / 3, True),
-        ("KV not cached", 14_400.0, 1.0, False),
-    )
-    for label, training_s, price, cached in settings:
-        queries = break_even_queries(
-            MODEL,
-            H100,
-            documents,
-            cached=cached,
-            training_s=training_s,
-            price_ratio=price,
-            efficiency="constant",
-        ).queries
-        panel.loglog(documents, queries, label=label)
-    panel.set(
-        title="Queries that repay a cartridge (14,400 GPU s)",
-        xlabel="document, tokens",
-        ylabel="queries",
-    )
-    panel.legend(frameon=False, fontsize=8)
-    return picture

@@ -130,12 +130,12 @@ def prefill(
     Raises:
       ValueError: if a number is out of range, or efficiency was not measured there.
     """
-    at_most(cached_tokens, "cached_tokens", tokens, "tokens")
+    length, batch = number(tokens, "tokens", 1), number(batch, "batch", 0, above=True)
     cached = number(cached_tokens, "cached_tokens")
-    tokens, batch = number(tokens, "tokens", 1), number(batch, "batch", 0, above=True)
+    at_most(cached_tokens, "cached_tokens", tokens, "tokens")
     eff = resolve(efficiency, model, accelerator)
-    cached = jnp.minimum(cached, tokens - 1.0)
-    new = tokens - cached
+    cached = jnp.minimum(cached, length - 1.0)
+    new = length - cached
     linear_s = _products_s(model, accelerator, eff, batch * new, batch)
     attention_s: Number = 0.0
     read: Number = 0.0

@@ -4,14 +4,13 @@ The rules are those of the `transformers` classes of the same model_type. A fiel
 depends on must be there: only the defaults that published configs rely on are filled in.
 """
 
-import json
 import math
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from jaxmem.common import lookup, open_text
+from jaxmem.roofline.hf_fields import Fields, Precision, hint, load
 from jaxmem.roofline.models import Attention, Linear, Model, grouped_query, latent
 
 _MIXED = "vision tower not counted"
@@ -37,127 +36,24 @@ def read_config(
     else:
         path = Path(config)
         path = path / "config.json" if path.is_dir() else path
-        source, content = str(path), _load(path)
+        source, content = str(path), load(path)
         if name is None and path.name == "config.json":
             name = path.resolve().parent.name
-    fields = _Fields(content, source)
+    fields = Fields(content, source)
     kind = fields.text("model_type")
     if "text_config" in content and kind == "gemma3":
         inner = content["text_config"]
         if not isinstance(inner, Mapping):
             raise ValueError(f"{source}: text_config must be an object, got {inner!r}")
         # What is said outside, such as the quantization, holds for the inner config too.
-        fields = _Fields({**content, **inner}, source)
-    build = lookup(_BUILDERS, kind, f"model_type in {source}:")
-    return build(fields, name or kind)
-
-
-def _load(path: Path) -> Mapping[str, Any]:
-    try:
-        with open_text(path) as file:
-            content = json.load(file)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path}, line {error.lineno}: not JSON: {error.msg}") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: not UTF-8 text") from error
-    except EOFError as error:
-        raise ValueError(f"{path}: the compressed file is cut short") from error
-    if not isinstance(content, Mapping):
-        raise ValueError(f"{path}: expected a JSON object, got {type(content).__name__}")
-    return content
-
-
-class _Fields:
-    """Typed access to the fields of one config, with the file and the field in every error."""
-
-    def __init__(self, content: Mapping[str, Any], source: str) -> None:
-        self.content, self.source = content, source
-
-    def has(self, key: str) -> bool:
-        """Whether the field is there and not null."""
-        return self.content.get(key) is not None
-
-    def integer(self, key: str, default: int | None = None, low: int = 1) -> int:
-        """An integer of at least `low`; `default` where it is absent or null."""
-        value = self.content.get(key)
-        if value is None:
-            if default is None:
-                raise ValueError(f"{self.source}: field {key} is missing")
-            return default
-        whole = isinstance(value, (int, float)) and not isinstance(value, bool) and value % 1 == 0
-        if not whole or value < low or value > 1e9:
-            raise ValueError(f"{self.source}: {key} must be an integer >= {low}, got {value!r}")
-        return int(value)
-
-    def flag(self, key: str, default: bool) -> bool:
-        """True or false; `default` where it is absent or null."""
-        value = self.content.get(key)
-        if value is None:
-            return default
-        if not isinstance(value, bool):
-            raise ValueError(f"{self.source}: {key} must be true or false, got {value!r}")
-        return value
-
-    def text(self, key: str, default: str | None = None) -> str:
-        """A string; `default` where it is absent or null."""
-        value = self.content.get(key)
-        if value is None and default is not None:
-            return default
-        if value is None:
-            raise ValueError(f"{self.source}: field {key} is missing")
-        if not isinstance(value, str):
-            raise ValueError(f"{self.source}: {key} must be a string, got {value!r}")
-        return value
-
-    def sliding(self, layers: int, rule: Callable[[int], bool], use_types: bool) -> int:
-        """How many of the layers slide: by `layer_types` where it counts, else by `rule`."""
-        types = self.content.get("layer_types") if use_types else None
-        if types is None:
-            return sum(rule(layer) for layer in range(layers))
-        known = ("sliding_attention", "full_attention")
-        if not isinstance(types, list) or any(t not in known for t in types):
-            odd = next((t for t in types if t not in known), types) if types else types
-            raise ValueError(f"{self.source}: layer_types must hold {known}, got {odd!r}")
-        if len(types) != layers:
-            raise ValueError(
-                f"{self.source}: layer_types has {len(types)} entries for {layers} layers"
-            )
-        return types.count("sliding_attention")
-
-
-class _Precision:
-    """Bytes a weight and arithmetic of the quantised products, and of all the rest."""
-
-    def __init__(self, fields: _Fields) -> None:
-        key = "dtype" if fields.has("dtype") else "torch_dtype"
-        # Engines run float32 checkpoints in 16 bits; a config that is silent is taken as bf16.
-        lookup(
-            {"float32": 2, "bfloat16": 2, "float16": 2},
-            fields.text(key, "bfloat16"),
-            f"{key} in {fields.source}:",
-        )
-        self.plain, self.dense, self.experts, self.compute = 2.0, 2.0, 2.0, "bf16"
-        quantization = fields.content.get("quantization_config")
-        if quantization is None:
-            return
-        if not isinstance(quantization, Mapping):
-            raise ValueError(f"{fields.source}: quantization_config must be an object")
-        inner = _Fields(quantization, f"{fields.source}: quantization_config")
-        method = inner.text("quant_method")
-        if method == "fp8":
-            self.dense = self.experts = 1.0
-            self.compute = "fp8"
-        elif method == "mxfp4":
-            self.experts = 4.25 / 8  # 4 bits and an 8-bit scale for 32 weights
-        elif method in ("gptq", "awq"):
-            self.dense = self.experts = inner.integer("bits") / 8
-        else:
-            lookup(dict.fromkeys(("fp8", "mxfp4", "gptq", "awq")), method, "quant_method")
-            raise ValueError(f"{fields.source}: quant_method must be lower case, got {method!r}")
+        fields = Fields({**content, **inner}, source)
+    if kind not in _BUILDERS:
+        raise ValueError(f"{source}: unknown model_type {kind!r}{hint(kind, _BUILDERS)}")
+    return _BUILDERS[kind](fields, name or kind)
 
 
 def _stack(
-    fields: _Fields,
+    fields: Fields,
     name: str,
     attention: list[Attention],
     projections: list[Linear],
@@ -183,7 +79,7 @@ def _stack(
 
 
 def _shape(
-    fields: _Fields, head_dim: int | None = None, kv_required: bool = True
+    fields: Fields, head_dim: int | None = None, kv_required: bool = True
 ) -> tuple[int, ...]:
     """(layers, hidden, heads, kv_heads, head_dim) of ordinary attention."""
     layers = fields.integer("num_hidden_layers")
@@ -212,7 +108,7 @@ def _windows(count: int, sliding: int, window: float, shape: tuple[int, ...]) ->
     ]
 
 
-def _projections(shape: tuple[int, ...], precision: _Precision) -> list[Linear]:
+def _projections(shape: tuple[int, ...], precision: Precision) -> list[Linear]:
     """Merged query, key and value product, and the output product, as engines run them."""
     layers, hidden, heads, kv_heads, head_dim = shape
     return [
@@ -221,13 +117,13 @@ def _projections(shape: tuple[int, ...], precision: _Precision) -> list[Linear]:
     ]
 
 
-def _linear(count: int, inputs: int, outputs: int, precision: _Precision) -> Linear:
+def _linear(count: int, inputs: int, outputs: int, precision: Precision) -> Linear:
     return Linear(
         float(count), float(inputs), float(outputs), precision.dense, compute=precision.compute
     )
 
 
-def _mlp(count: int, hidden: int, width: int, precision: _Precision) -> list[Linear]:
+def _mlp(count: int, hidden: int, width: int, precision: Precision) -> list[Linear]:
     """A gated MLP: gate and up in one product, then down."""
     return [
         _linear(count, hidden, 2 * width, precision),
@@ -236,7 +132,7 @@ def _mlp(count: int, hidden: int, width: int, precision: _Precision) -> list[Lin
 
 
 def _experts(
-    count: int, hidden: int, width: int, experts: int, active: int, precision: _Precision
+    count: int, hidden: int, width: int, experts: int, active: int, precision: Precision
 ) -> list[Linear]:
     """The router in full precision and gated MLPs of which each token passes `active`."""
     shape = (precision.experts, float(experts), float(active), precision.compute)
@@ -247,7 +143,7 @@ def _experts(
     ]
 
 
-def _chosen(fields: _Fields, experts: int) -> int:
+def _chosen(fields: Fields, experts: int) -> int:
     active = fields.integer("num_experts_per_tok")
     if active > experts:
         raise ValueError(
@@ -256,9 +152,9 @@ def _chosen(fields: _Fields, experts: int) -> int:
     return active
 
 
-def _llama(fields: _Fields, name: str) -> Model:
+def _llama(fields: Fields, name: str) -> Model:
     shape = layers, hidden, heads, kv_heads, head_dim = _shape(fields, kv_required=False)
-    precision = _Precision(fields)
+    precision = Precision(fields)
     width = fields.integer("intermediate_size")
     other = 2 * layers * hidden
     if fields.flag("attention_bias", False):
@@ -275,13 +171,13 @@ def _llama(fields: _Fields, name: str) -> Model:
     )
 
 
-def _mistral(fields: _Fields, name: str) -> Model:
+def _mistral(fields: Fields, name: str) -> Model:
     # The class's default window is 4,096; null means none. Phi-3 and Mixtral default to none.
     default = 4096 if fields.text("model_type") == "mistral" else None
     window = fields.content.get("sliding_window", default)
     window = math.inf if window is None else fields.integer("sliding_window", default)
     shape = layers, hidden, heads, kv_heads, head_dim = _shape(fields)
-    precision = _Precision(fields)
+    precision = Precision(fields)
     width = fields.integer("intermediate_size")
     if fields.text("model_type") == "mixtral":
         experts = fields.integer("num_local_experts")
@@ -298,14 +194,17 @@ def _mistral(fields: _Fields, name: str) -> Model:
     )
 
 
-def _qwen(fields: _Fields, name: str) -> Model:
+def _qwen(fields: Fields, name: str) -> Model:
     kind = fields.text("model_type")
     shape = layers, hidden, heads, kv_heads, head_dim = _shape(
         fields, head_dim=128 if kind == "qwen3" else None
     )
-    precision = _Precision(fields)
+    precision = Precision(fields)
     slides = fields.flag("use_sliding_window", False)
-    first = 0 if kind == "qwen3_moe" else fields.integer("max_window_layers", layers, low=0)
+    if slides and kind == "qwen2_moe":
+        raise ValueError(f"{fields.source}: use_sliding_window is not supported for qwen2_moe")
+    given = kind == "qwen3_moe" or not slides or fields.has("layer_types")
+    first = 0 if given else fields.integer("max_window_layers", low=0)
     sliding = fields.sliding(
         layers, lambda layer: slides and layer >= first, use_types=kind in ("qwen2", "qwen3")
     )
@@ -331,7 +230,7 @@ def _qwen(fields: _Fields, name: str) -> Model:
     )
 
 
-def _qwen_experts(fields: _Fields, layers: int, hidden: int, precision: _Precision) -> list[Linear]:
+def _qwen_experts(fields: Fields, layers: int, hidden: int, precision: Precision) -> list[Linear]:
     """Experts every `decoder_sparse_step` layers but in those of `mlp_only_layers`."""
     step = fields.integer("decoder_sparse_step", 1)
     dense_layers = fields.content.get("mlp_only_layers") or []
@@ -353,9 +252,9 @@ def _qwen_experts(fields: _Fields, layers: int, hidden: int, precision: _Precisi
     return feed
 
 
-def _gemma3(fields: _Fields, name: str) -> Model:
+def _gemma3(fields: Fields, name: str) -> Model:
     shape = layers, hidden, heads, kv_heads, head_dim = _shape(fields)
-    precision = _Precision(fields)
+    precision = Precision(fields)
     pattern = fields.integer("sliding_window_pattern", 6)
     sliding = fields.sliding(layers, lambda layer: (layer + 1) % pattern != 0, use_types=True)
     window = fields.integer("sliding_window") if sliding else math.inf
@@ -375,11 +274,11 @@ def _gemma3(fields: _Fields, name: str) -> Model:
     )
 
 
-def _deepseek(fields: _Fields, name: str) -> Model:
+def _deepseek(fields: Fields, name: str) -> Model:
     layers = fields.integer("num_hidden_layers")
     hidden = fields.integer("hidden_size")
     heads = fields.integer("num_attention_heads")
-    precision = _Precision(fields)
+    precision = Precision(fields)
     nope, rope = fields.integer("qk_nope_head_dim"), fields.integer("qk_rope_head_dim")
     v_dim, rank = fields.integer("v_head_dim"), fields.integer("kv_lora_rank")
     query = heads * (nope + rope)
@@ -425,9 +324,9 @@ def _deepseek(fields: _Fields, name: str) -> Model:
     )
 
 
-def _gpt_oss(fields: _Fields, name: str) -> Model:
+def _gpt_oss(fields: Fields, name: str) -> Model:
     shape = layers, hidden, heads, kv_heads, head_dim = _shape(fields)
-    precision = _Precision(fields)
+    precision = Precision(fields)
     sliding = fields.sliding(layers, lambda layer: layer % 2 == 0, use_types=True)
     window = fields.integer("sliding_window") if sliding else math.inf
     experts, width = fields.integer("num_local_experts"), fields.integer("intermediate_size")
@@ -444,7 +343,7 @@ def _gpt_oss(fields: _Fields, name: str) -> Model:
     )
 
 
-_BUILDERS: dict[str, Callable[[_Fields, str], Model]] = {
+_BUILDERS: dict[str, Callable[[Fields, str], Model]] = {
     "llama": _llama,
     "mistral": _mistral,
     "mixtral": _mistral,
