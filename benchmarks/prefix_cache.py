@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -146,9 +147,9 @@ def measure(name: str, ids: np.ndarray, folder: str) -> list[dict[str, Any]]:
     seconds, count = best_of(lambda: lru_hits(listed, tenth), 1)
     assert count == wanted, (count, wanted)
     add("OrderedDict", 1, seconds, over_jaxmem=seconds / ours)
-    total = sum(
-        best_of(lambda c=c: lru_hits(listed, c), 1)[0] for c in progress(capacities, "OrderedDict")
-    )
+    total = 0.0
+    for capacity in progress(capacities, "OrderedDict"):
+        total += best_of(partial(lru_hits, listed, capacity), 1)[0]
     add("OrderedDict", CAPACITIES, total, over_jaxmem=total / ours)
     return rows
 

@@ -17,7 +17,10 @@ GPU = ACCELERATORS["h100-80gb"]
 CONTEXTS = (1_000, 32_000)
 
 
-def tokens_s(bytes_s: float, flops: float, context_tokens: int) -> jax.Array:
+Number = jax.Array | float
+
+
+def tokens_s(bytes_s: Number, flops: Number, context_tokens: int) -> jax.Array:
     """Tokens a second of one accelerator full of users, with measured kernel times."""
     device = dataclasses.replace(GPU, bytes_s=bytes_s, bf16_flops=flops)
     return throughput(MODEL, device, context_tokens).tokens_s

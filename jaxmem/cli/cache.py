@@ -178,7 +178,7 @@ def _prefill_s(
 
 def _tiers(text: str, block_bytes: float) -> list[Tier]:
     """hbm=40GB,dram=500GB@50GB -> tiers; the first needs no bandwidth."""
-    tiers = []
+    tiers: list[Tier] = []
     for part in text.split(","):
         name, equals, rest = part.partition("=")
         amount, at, speed = rest.partition("@")

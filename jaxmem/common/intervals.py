@@ -65,7 +65,7 @@ def clustered_interval(numerators: ArrayLike, denominators: ArrayLike) -> Interv
         raise ValueError(f"expected as many sizes as totals, got {len(b)} and {len(a)}")
     if not b.sum() > 0:
         raise ValueError(f"cluster sizes must have a positive sum, got {b.sum()}")
-    n, ratio = len(a), a.sum() / b.sum()
+    n, ratio = len(a), float(a.sum()) / float(b.sum())
     if n == 1:
         return Interval(float(ratio), -np.inf, np.inf)
     error = np.sqrt(n / (n - 1) * np.sum((a - ratio * b) ** 2)) / b.sum()
@@ -104,7 +104,7 @@ def _checked(samples: ArrayLike) -> np.ndarray:
     if x.size == 0:
         raise ValueError("expected at least one value, got none")
     if np.isnan(x).any():
-        raise ValueError(f"expected numbers, got NaN at position {int(np.isnan(x).argmax())}")
+        raise ValueError(f"expected numbers, got NaN at position {int(np.argmax(np.isnan(x)))}")
     return x
 
 
