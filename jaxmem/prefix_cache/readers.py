@@ -154,7 +154,8 @@ def _add_session(
             )
         ids = [np.arange(first, first + length, dtype=np.int64) for first, length in runs]
         joined = np.concatenate(ids) if ids else np.zeros(0, np.int64)
-        next_id = max(next_id, first_id + max((first + length for first, length in runs), default=0))
+        past = max((first + length for first, length in runs), default=0)
+        next_id = max(next_id, first_id + past)
         requests.block_ids.append(joined + first_id)
         requests.input_tokens.append(tokens)
         requests.output_tokens.append(_integer(item, "out", here, 0))
