@@ -20,7 +20,7 @@ _BYTES = {
 
 
 def positive_int(text: str) -> int:
-    """A whole number of at least 1.
+    """A whole number of 1 to 10^15.
 
     Args:
       text: what was typed.
@@ -35,8 +35,9 @@ def positive_int(text: str) -> int:
         value = int(text)
     except ValueError:
         value = 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
+    if not 1 <= value <= 10**15:
+        what = "at most 10^15" if value > 1 else "at least 1"
+        raise argparse.ArgumentTypeError(f"expected a whole number of {what}, got {text!r}")
     return value
 
 

@@ -91,6 +91,8 @@ def run(args: argparse.Namespace) -> int:
     for notice in notices:
         print(f"jaxmem: notice: {notice.message}", file=sys.stderr)
     ttl_s = np.inf if args.ttl is None else args.ttl
+    if trace.accesses == 0:
+        raise ValueError(f"{args.trace}: no request has a block to cache")
     distances = block_distances(trace, args.semantics, ttl_s)
     curve = distances.curve()
     block_bytes = float(kv_cache_bytes(model, trace.block_tokens)) if model else None
@@ -106,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
 
     unique = len(np.unique(trace.block_ids))
     sizes = {max(1, round(unique * share)) for share in LADDER} | ({asked} if asked else set())
-    flat = curve.flat_capacity()
+    flat = curve.flat_capacity() if curve.hits(np.inf) else np.inf
     capacities = [*sorted(sizes | ({int(flat)} if np.isfinite(flat) else set())), np.inf]
     rows = _rows(capacities, distances, curve, model, device, args, block_bytes)
     if args.plot:
@@ -236,6 +238,8 @@ def _print(
         print(f"\nprefill of {model.name} on {device.name}, each request by itself")
     if np.isfinite(flat):
         print(f"the curve flattens at {flat:,.0f} blocks: 99 % of what no limit serves")
+    else:
+        print("no block is ever served: no request repeats the beginning of an earlier one")
     largest = curve.largest_request_blocks
     if asked and asked < largest:
         print(

@@ -2,11 +2,12 @@
 
 import contextlib
 import gzip
+import io
 import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TextIO
+from typing import TextIO
 
 
 @contextlib.contextmanager
@@ -21,10 +22,14 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    # The suffix is kept: writers such as matplotlib choose the format by it.
-    handle, name = tempfile.mkstemp(
-        dir=target.parent, prefix=f".{target.stem[:64]}.", suffix=target.suffix
-    )
+    try:
+        # The suffix is kept: writers such as matplotlib choose the format by it.
+        handle, name = tempfile.mkstemp(
+            dir=target.parent, prefix=f".{target.stem[:64]}.", suffix=target.suffix
+        )
+    except OSError as error:
+        error.filename = str(target)
+        raise
     os.close(handle)
     try:
         yield Path(name)
@@ -51,7 +56,7 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 
 def open_text(path: str | os.PathLike[str]) -> TextIO:
-    """Open a UTF-8 text file for reading, through gzip if its first bytes say so.
+    """Open UTF-8 text for reading, through gzip if its first bytes say so.
 
     Args:
       path: the file to read.
@@ -59,13 +64,10 @@ def open_text(path: str | os.PathLike[str]) -> TextIO:
     Returns:
       A text stream. Reading a truncated gzip raises `EOFError`, bad UTF-8 `UnicodeDecodeError`.
     """
-    raw: IO[bytes] = open(path, "rb")
-    magic = raw.read(2)
-    raw.seek(0)
-    if magic == b"\x1f\x8b":
-        return gzip.open(raw, "rt", encoding="utf-8")
-    raw.close()
-    return open(path, encoding="utf-8")
+    raw = open(path, "rb")  # looked at without seeking: the path may be a pipe
+    if raw.peek(2)[:2] == b"\x1f\x8b":
+        return io.TextIOWrapper(gzip.GzipFile(fileobj=raw), encoding="utf-8-sig")
+    return io.TextIOWrapper(raw, encoding="utf-8-sig")
 
 
 def _umask() -> int:

@@ -1,6 +1,8 @@
 """`jaxmem cache` as it is typed."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import jax
@@ -62,6 +64,8 @@ BAD = {
     "no such file": (["nowhere.jsonl"], "nowhere.jsonl: No such file"),
     "a folder": (["."], "Is a directory"),
     "zero capacity": (["T", "--capacity", "0"], "whole number of at least 1"),
+    "a capacity beyond all numbers": (["T", "--capacity", "1" + "0" * 30], "at most 10^15"),
+    "a picture where none can be": (["T", "--plot", "/proc/curve.png"], "/proc/curve.png: "),
     "negative memory": (["T", "--memory", "-3GB"], "expected"),
     "memory without a model": (["T", "--memory", "3GB"], "--memory needs --model"),
     "tiers without a model": (["T", "--tiers", "hbm=3GB"], "--tiers needs --model"),
@@ -105,6 +109,40 @@ def test_bad_input_is_one_line(
     assert message in shown.err
     assert shown.err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+ROW = '{"timestamp": 0, "input_length": 700, "output_length": 5, "hash_ids": [1, 2]}'
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "message"),
+    [
+        (f"{ROW}\r\n{ROW}\r\n", 0, "the curve flattens at"),
+        (f"\ufeff{ROW}\n{ROW}\n", 0, "the curve flattens at"),
+        (ROW, 0, "no block is ever served"),
+        (ROW.replace("700", "0").replace("1, 2", ""), 2, "odd.jsonl: no request has a block"),
+    ],
+)
+def test_odd_files(
+    content: str, code: int, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "odd.jsonl"
+    path.write_bytes(content.encode())
+    assert main(["cache", str(path)]) == code
+    shown = capsys.readouterr()
+    assert message in (shown.err if code else shown.out)
+
+
+def test_a_pipe_is_read(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "jaxmem", "cache", "/dev/stdin"],
+        input=f"{ROW}\n{ROW}\n",
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "the curve flattens at" in done.stdout
 
 
 def test_a_broken_trace_is_named_by_line(
