@@ -108,8 +108,8 @@ def rate(text: str) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not (math.isfinite(value) and value >= 0):
-        raise argparse.ArgumentTypeError(f"expected a number of at least 0, got {text!r}")
+    if not 0 <= value <= 1e15:
+        raise argparse.ArgumentTypeError(f"expected a number of 0 to 10^15, got {text!r}")
     return value
 
 

@@ -90,6 +90,8 @@ def run(args: argparse.Namespace) -> int:
         trace = read_trace(args.trace, args.block_tokens)
     for notice in notices:
         print(f"jaxmem: notice: {notice.message}", file=sys.stderr)
+    if args.ttl == 0:
+        raise ValueError("--ttl: expected more than 0 seconds, got 0")
     ttl_s = np.inf if args.ttl is None else args.ttl
     if trace.accesses == 0:
         raise ValueError(f"{args.trace}: no request has a block to cache")

@@ -52,9 +52,9 @@ def chosen_model(args: argparse.Namespace) -> Model | None:
       ValueError: for an unknown name or dtype, or a config that cannot be read.
     """
     lookup(KV_BYTES, args.kv_dtype, "KV dtype")
-    if args.config:
+    if args.config is not None:
         model = Model.from_config(args.config)
-    elif args.model:
+    elif args.model is not None:
         model = lookup(MODELS, args.model, "model")
     else:
         return None

@@ -177,7 +177,7 @@ class BlockDistances:
         """
         if not capacity_blocks > 0:
             raise ValueError(f"capacity must be a positive number of blocks, got {capacity_blocks}")
-        hit = self.distance < min(capacity_blocks - self.reserved_blocks, NEVER)
+        hit = self.distance < min(np.floor(capacity_blocks) - self.reserved_blocks, NEVER)
         tokens = np.bincount(self.request[hit], self.tokens[hit], self.trace.requests)
         return tokens.astype(np.int64)
 
@@ -210,10 +210,10 @@ def block_distances(
     - "vllm": as "prefix" over full blocks only, with the hit capped at (tokens - 1) // block (the
       last token is always computed). Of N usable blocks one serves the running request's partial
       tail and is recycled first, so full blocks obey LRU at N - 1. This equals the block pool of
-      vLLM 0.33 with two exceptions: a request larger than the pool (see
-      `HitCurve.largest_request_blocks`), and a prompt that ends exactly with a block and is
-      resident as a whole, whose recomputed last block takes a second slot in vLLM until one of
-      the two is evicted. A pool counts one block more, its null block.
+      vLLM 0.33 with two exceptions, each worth a block or so: a request larger than the pool (see
+      `HitCurve.largest_request_blocks`), and prompts that end exactly with a block. These need no
+      slot for a tail until they generate, and if one is resident as a whole its recomputed last
+      block takes a second slot. A pool counts one block more, its null block.
 
     Args:
       trace: the requests.
@@ -227,7 +227,7 @@ def block_distances(
     Raises:
       ValueError: for an unknown semantics, a ttl that is not positive, or a trace without tokens.
     """
-    if semantics not in get_args(Semantics):
+    if str(semantics) not in get_args(Semantics):
         raise ValueError(
             f"unknown semantics {semantics!r}{nearest(semantics, get_args(Semantics))}"
         )

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import math
 import os
 import warnings
 import zlib
@@ -95,15 +94,22 @@ def _json_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, Any]]:
         with open_text(path) as lines:
             for number, line in enumerate(progress(lines, f"reading {path}"), 1):
                 if line.strip():
-                    yield number, json.loads(line)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path}: line {number}: broken JSON: {error.msg}") from error
-    except RecursionError as error:
-        raise ValueError(f"{path}: line {number}: broken JSON: nested too deeply") from error
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"{path}: after line {number}: gzip is damaged: {error}") from error
+                    yield number, _parsed(line, f"{path}: line {number}")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: after line {number}: not UTF-8 text") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"{path}: after line {number}: gzip is damaged: {error}") from error
+
+
+def _parsed(line: str, where: str) -> Any:
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{where}: broken JSON: {error.msg}") from error
+    except RecursionError as error:
+        raise ValueError(f"{where}: broken JSON: nested too deeply") from error
+    except ValueError as error:  # an integer of thousands of digits
+        raise ValueError(f"{where}: broken JSON: {str(error).split(';')[0]}") from error
 
 
 def _add_request(requests: _Requests, row: dict[str, Any], size: int, where: str) -> None:
@@ -152,6 +158,8 @@ def _add_session(
                 f"{here}: field 'runs': expected {tokens // size} blocks for {tokens} tokens, "
                 f"got {blocks}"
             )
+        if blocks > MAX_ACCESSES:
+            raise ValueError(f"{here}: more than {MAX_ACCESSES:,} block references")
         ids = [np.arange(first, first + length, dtype=np.int64) for first, length in runs]
         joined = np.concatenate(ids) if ids else np.zeros(0, np.int64)
         past = max((first + length for first, length in runs), default=0)
@@ -179,7 +187,7 @@ def _integer(row: dict[str, Any], name: str, where: str, least: int) -> int:
 
 def _number(row: dict[str, Any], name: str, where: str) -> float:
     value = _field(row, name, where)
-    if type(value) not in (int, float) or not math.isfinite(value) or not 0 <= value < 2**60:
+    if type(value) not in (int, float) or not 0 <= value < 2**60:  # NaN is neither
         raise ValueError(f"{where}: field {name!r}: expected a time >= 0, got {_shown(value)}")
     return float(value)
 

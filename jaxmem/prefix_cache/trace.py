@@ -65,8 +65,10 @@ class BlockTrace:
                 f"request {r}: {blocks[r]} blocks of {self.block_tokens} tokens do not fit "
                 f"{self.input_tokens[r]} input tokens"
             )
-        if requests and not np.all(np.diff(self.arrival_s) >= 0):
-            raise ValueError("arrival_s must ascend")
+        if not np.all(np.isfinite(self.arrival_s)) or np.any(np.diff(self.arrival_s) < 0):
+            raise ValueError("arrival_s must ascend and be finite")
+        if np.any(self.output_tokens < 0) or np.any(self.input_tokens < 0):
+            raise ValueError("input_tokens and output_tokens must not be negative")
 
     @property
     def requests(self) -> int:

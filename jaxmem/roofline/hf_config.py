@@ -82,7 +82,7 @@ def _shape(
     fields: Fields, head_dim: int | None = None, kv_required: bool = True
 ) -> tuple[int, ...]:
     """(layers, hidden, heads, kv_heads, head_dim) of ordinary attention."""
-    layers = fields.integer("num_hidden_layers")
+    layers = fields.layers()
     hidden = fields.integer("hidden_size")
     heads = fields.integer("num_attention_heads")
     kv_heads = fields.integer("num_key_value_heads", None if kv_required else heads)
@@ -275,7 +275,7 @@ def _gemma3(fields: Fields, name: str) -> Model:
 
 
 def _deepseek(fields: Fields, name: str) -> Model:
-    layers = fields.integer("num_hidden_layers")
+    layers = fields.layers()
     hidden = fields.integer("hidden_size")
     heads = fields.integer("num_attention_heads")
     precision = Precision(fields)

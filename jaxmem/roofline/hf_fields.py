@@ -1,6 +1,8 @@
 """Typed access to a Hugging Face config: every error names the file and the field."""
 
+import gzip
 import json
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,8 +27,14 @@ def load(path: Path) -> Mapping[str, Any]:
         raise ValueError(f"{path}, line {error.lineno}: not JSON: {error.msg}") from error
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: not UTF-8 text") from error
+    except RecursionError as error:
+        raise ValueError(f"{path}: not JSON: nested too deeply") from error
     except EOFError as error:
         raise ValueError(f"{path}: the compressed file is cut short") from error
+    except (zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"{path}: the compressed file is damaged: {error}") from error
+    except ValueError as error:  # an integer of thousands of digits
+        raise ValueError(f"{path}: not JSON: {str(error).split(';')[0]}") from error
     if not isinstance(content, Mapping):
         raise ValueError(f"{path}: expected a JSON object, got {type(content).__name__}")
     return content
@@ -51,8 +59,18 @@ class Fields:
             return default
         whole = isinstance(value, (int, float)) and not isinstance(value, bool) and value % 1 == 0
         if not whole or value < low or value > 1e9:
-            raise ValueError(f"{self.source}: {key} must be an integer >= {low}, got {value!r}")
+            shown = repr(value) if len(repr(value)) <= 40 else repr(value)[:37] + "..."
+            raise ValueError(f"{self.source}: {key} must be an integer >= {low}, got {shown}")
         return int(value)
+
+    def layers(self) -> int:
+        """The number of layers, bounded: each is looked at."""
+        count = self.integer("num_hidden_layers")
+        if count > 10_000:
+            raise ValueError(
+                f"{self.source}: num_hidden_layers must be at most 10,000, got {count}"
+            )
+        return count
 
     def flag(self, key: str, default: bool) -> bool:
         """True or false; `default` where it is absent or null."""
@@ -81,7 +99,11 @@ class Fields:
             return sum(rule(layer) for layer in range(layers))
         known = ("sliding_attention", "full_attention")
         if not isinstance(types, list) or any(t not in known for t in types):
-            odd = next((t for t in types if t not in known), types) if types else types
+            odd = (
+                next((t for t in types if t not in known), types)
+                if isinstance(types, list)
+                else types
+            )
             raise ValueError(f"{self.source}: layer_types must hold {known}, got {odd!r}")
         if len(types) != layers:
             raise ValueError(
@@ -113,7 +135,10 @@ class Precision:
         elif method == "mxfp4":
             self.experts = 4.25 / 8  # 4 bits and an 8-bit scale for 32 weights
         elif method in ("gptq", "awq"):
-            self.dense = self.experts = inner.integer("bits") / 8
+            bits = inner.integer("bits")
+            if bits > 16:
+                raise ValueError(f"{inner.source}: bits must be at most 16, got {bits}")
+            self.dense = self.experts = bits / 8
         else:
             known = ("fp8", "mxfp4", "gptq", "awq")
             raise ValueError(

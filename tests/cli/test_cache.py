@@ -83,6 +83,7 @@ BAD = {
     ),
     "a tier without size": (["T", "--model", "llama-3-8b", "--tiers", "a"], "--tiers: 'a'"),
     "a picture of another kind": (["T", "--plot", "curve.txt"], "to .png, .svg or .pdf"),
+    "an empty model name": (["T", "--model", ""], "unknown model ''"),
     "a ttl of nothing": (["T", "--ttl", "0"], "ttl"),
 }
 

@@ -97,7 +97,7 @@ def test_cached_tokens_add_up_to_the_curve() -> None:
     trace = synthetic_trace(jax.random.key(3), users=20)
     for semantics in ("plain", "prefix", "vllm"):
         distances = block_distances(trace, semantics)  # type: ignore[arg-type]
-        for capacity in (1, 300, np.inf):
+        for capacity in (0.5, 1, 2.7, 300, np.inf):
             cached = distances.cached_tokens(capacity)
             assert cached.shape == (trace.requests,)
             assert np.all(cached <= trace.input_tokens)

@@ -88,6 +88,17 @@ BAD = {
     "text": ([{**GOOD, "timestamp": "now"}], "'timestamp': expected a time"),
     "too few ids": ([GOOD, {**GOOD, "hash_ids": [1]}], "line 2.*expected 2 ids.*got 1"),
     "ids that are no integers": ([{**GOOD, "hash_ids": [1, 2.5]}], "'hash_ids': expected a list"),
+    "a time beyond all floats": ([{**GOOD, "timestamp": 10**400}], "'timestamp': expected a time"),
+    "an integer of 5,000 digits": (['{"timestamp": ' + "1" * 5001 + "}\n"], "line 1: broken JSON"),
+    "a run beyond int32": (
+        [
+            {
+                "block_size": 1,
+                "requests": [{"t": 0, "in": 2**31 - 1, "out": 1, "runs": [[0, 2**31 - 1]]}],
+            }
+        ],
+        "request 0: more than",
+    ),
     "ids beyond int64": ([{**GOOD, "hash_ids": [1, 2**63]}], "'hash_ids': expected a list"),
     "nested too deeply": (["[" * 100_000 + "\n"], "line 1"),
     "runs that do not fit": (

@@ -312,3 +312,36 @@ def test_broken_files(content: bytes, message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message) as caught:
         Model.from_config(path)
     assert "broken.json" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers must be at most 10,000"),
+        ({"hidden_size": 10**400}, r"hidden_size must be an integer >= 1, got 1000.*\.\.\."),
+        (
+            {"quantization_config": {"quant_method": "gptq", "bits": 10**6}},
+            "bits must be at most 16",
+        ),
+    ],
+)
+def test_absurd_sizes_are_refused(change: dict, message: str) -> None:
+    config = {
+        "model_type": "llama",
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "vocab_size": 100,
+    }
+    Model.from_config(config)
+    with pytest.raises(ValueError, match=message):
+        Model.from_config(config | change)
+
+
+@pytest.mark.parametrize("content", [b'{"a":' * 100_000, b"\x1f\x8b" + bytes(range(200))])
+def test_damaged_configs_are_named(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "broken.json"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"broken\.json"):
+        Model.from_config(path)
