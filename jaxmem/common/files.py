@@ -19,8 +19,14 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
 
     Yields:
       The path to write to. If the block raises, `path` is as it was before.
+
+    Raises:
+      ValueError: if `path` is there and no regular file.
     """
-    target = Path(path)
+    target = Path(os.path.realpath(path))  # a link keeps pointing where it did
+    if target.exists() and not target.is_file():
+        raise ValueError(f"{path}: expected a file to write, this is something else")
+    mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         # The suffix is kept: writers such as matplotlib choose the format by it.
@@ -33,7 +39,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     os.close(handle)
     try:
         yield Path(name)
-        os.chmod(name, 0o666 & ~_umask())
+        os.chmod(name, mode)
         os.replace(name, target)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):

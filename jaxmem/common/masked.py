@@ -6,7 +6,7 @@ from jax import Array
 
 
 def masked_softmax(logits: Array, mask: Array, axis: int = -1) -> Array:
-    """Softmax over the entries where `mask` holds; all zeros where none does.
+    """Softmax over the entries where `mask` holds; all zeros where none does or all are -inf.
 
     p_i = m_i exp(x_i) / sum_j m_j exp(x_j)
 
@@ -41,7 +41,7 @@ def masked_top_k(scores: Array, mask: Array, k: int) -> tuple[Array, Array]:
     if not 1 <= k <= scores.shape[-1]:
         raise ValueError(f"k must be in 1..{scores.shape[-1]}, got {k}")
     mask = jnp.broadcast_to(mask, scores.shape)
-    _, indices = jax.lax.top_k(jnp.where(mask, scores, jnp.finfo(scores.dtype).min), k)
-    # Entries at the fill value tie with masked ones, so validity is counted, not compared.
+    # Sorted by mask first: whatever fill value is chosen, a score of -inf would tie with it.
+    indices = jnp.lexsort((-scores, ~mask), axis=-1)[..., :k]
     valid = jnp.arange(k) < jnp.sum(mask, axis=-1, keepdims=True)
     return indices, valid

@@ -54,6 +54,7 @@ def read_trace(
         raise ValueError(f"block_tokens must be positive, got {block_tokens}")
     requests = _Requests([], [], [], [])
     size, sessions, accesses, first_id = block_tokens, None, 0, 0
+    disordered = False
     for number, row in _json_lines(path):
         where = f"{path}: line {number}"
         if not isinstance(row, dict):
@@ -68,6 +69,8 @@ def read_trace(
             first_id = _add_session(requests, row, size, first_id, where)
         else:
             _add_request(requests, row, size, where)
+        times = requests.arrival_s[before if sessions else max(before - 1, 0) :]
+        disordered = disordered or bool(np.any(np.diff(times) < 0))
         accesses += sum(map(len, requests.block_ids[before:]))
         if accesses > MAX_ACCESSES:
             raise ValueError(f"{where}: more than {MAX_ACCESSES:,} block references")
@@ -75,8 +78,9 @@ def read_trace(
         raise ValueError(f"{path}: expected a request a line, got an empty file")
     if not requests.input_tokens:
         raise ValueError(f"{path}: no session has a request")
-    if not sessions and np.any(np.diff(requests.arrival_s) < 0):
-        warnings.warn(f"{path}: requests are not in order of 'timestamp': sorted", stacklevel=2)
+    if disordered:
+        field = "t" if sessions else "timestamp"
+        warnings.warn(f"{path}: requests are not in order of {field!r}: sorted", stacklevel=2)
     return make_trace(
         np.concatenate(requests.block_ids),
         [len(ids) for ids in requests.block_ids],

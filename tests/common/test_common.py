@@ -34,6 +34,14 @@ def test_files_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
         raise RuntimeError
     assert path.read_text() == "first"
     assert os.listdir(path.parent) == ["a.txt"]
+    path.chmod(0o600)
+    (tmp_path / "link").symlink_to(path)
+    write_text(tmp_path / "link", "second")
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("second", 0o600)
+    with pytest.raises(ValueError, match="expected a file"):
+        write_text(path.parent, "x")
+    write_text(tmp_path / "new" / "b.txt", "")
+    path = tmp_path / "new" / "b.txt"
     (tmp_path / "plain").write_text("")
     assert path.stat().st_mode == (tmp_path / "plain").stat().st_mode
 
@@ -119,6 +127,9 @@ def test_masked_top_k() -> None:
     np.testing.assert_array_equal(indices[0], [2, 0])
     np.testing.assert_array_equal(valid, [[True, True], [True, False]])
     assert indices[1, 0] == 1
+    lowest = jnp.array([5.0, -jnp.inf, 2.0])
+    indices, valid = masked_top_k(lowest, jnp.array([False, True, False]), 1)
+    assert (indices[0], valid[0]) == (1, True)
     with pytest.raises(ValueError, match="k must be in 1..3, got 4"):
         masked_top_k(scores, mask, 4)
 

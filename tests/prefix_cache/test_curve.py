@@ -164,6 +164,7 @@ def test_agent_sessions_hit_rate(data_dir: Path) -> None:
     assert (trace.requests, trace.block_tokens) == (9_752, 64)
     # An unbounded cache holds every block seen: the hits are those that are not first touches.
     unbounded = trace.accesses - len(np.unique(trace.block_ids))
+    assert lru_curve(trace, "plain").hits(np.inf) == unbounded
     assert unbounded / trace.accesses > 0.95
 
 

@@ -70,6 +70,9 @@ def test_times_out_of_order_are_sorted_with_a_notice(tmp_path: Path) -> None:
         trace = read_trace(path)
     np.testing.assert_array_equal(trace.block_ids, [1, 2, 7, 8])
     np.testing.assert_array_equal(trace.arrival_s, [0, 9])
+    backwards = {**SESSION, "requests": SESSION["requests"][::-1]}
+    with pytest.warns(UserWarning, match="not in order of 't': sorted"):
+        read_trace(lines(tmp_path / "s.jsonl", backwards))
 
 
 BAD = {
