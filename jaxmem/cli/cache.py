@@ -238,6 +238,11 @@ def _print(
     print(text_table(headers, table))
     if model:
         print(f"\nprefill of {model.name} on {device.name}, each request by itself")
+        if float(model.weight_bytes) > 0.9 * float(device.capacity_bytes):
+            print(
+                f"notice: the weights ({float(model.weight_bytes) / 1e9:,.0f} GB) do not fit one"
+                f" {device.name}: read its GPU seconds as those of an ideal share of several"
+            )
     if np.isfinite(flat):
         print(f"the curve flattens at {flat:,.0f} blocks: 99 % of what no limit serves")
     else:

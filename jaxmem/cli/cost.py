@@ -1,13 +1,16 @@
 """`jaxmem cost`: what a context costs on an accelerator, and what to do with a text."""
 
 import argparse
+import dataclasses
 import json
 import math
+import textwrap
 from typing import Any
 
 from jaxmem import results
 from jaxmem.cli import hardware
 from jaxmem.cli.arguments import positive_int, rate, some_tokens, tokens
+from jaxmem.common import lookup
 from jaxmem.common.table import text_table
 from jaxmem.roofline import (
     Accelerator,
@@ -63,6 +66,13 @@ def add(subparsers: Any) -> None:
     )
     planning.add_argument(
         "--window", type=some_tokens, default=131_072, metavar="N", help="context window (131,072)"
+    )
+    planning.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="change an assumption of the plan, which prints them all",
     )
     parser.set_defaults(run=run)
 
@@ -127,6 +137,11 @@ def _cost(args: argparse.Namespace, model: Model, device: Accelerator) -> int:
         print(results.to_json([record]), end="")
         return 0
     print(_head(model, device, args.devices, str(record["efficiency"])))
+    if args.batch > record["users"]:
+        print(
+            f"notice: {args.batch:,} users do not fit, {record['users']:,} would:"
+            " the times below are what it would take if they did"
+        )
     rows = [
         ["parameters, of which active a token", _count(model)],
         ["weights", _gb(record["weight_bytes"])],
@@ -155,6 +170,7 @@ def _plan(args: argparse.Namespace, model: Model, device: Accelerator) -> int:
     for flag in ("shared", "cached"):
         if getattr(args, flag):
             raise ValueError(f"--plan takes no --{flag}: say --one-text if all share one text")
+    assumptions = _assumptions(args.set, float(args.answer))
     result = plan(
         model,
         device,
@@ -165,7 +181,7 @@ def _plan(args: argparse.Namespace, model: Model, device: Accelerator) -> int:
         owners=args.owners,
         window_tokens=args.window,
         devices=args.devices,
-        assumptions=Assumptions(answer_tokens=float(args.answer)),
+        assumptions=assumptions,
         efficiency=args.efficiency,
     )
     if args.json:
@@ -209,7 +225,37 @@ def _plan(args: argparse.Namespace, model: Model, device: Accelerator) -> int:
                 print(f"  {low} to {_seconds(corner.queries_week)}: {corner.below}")
                 low = _seconds(corner.queries_week)
             print(f"  above {low}: {corners[-1].above}")
+    print("\nGPU seconds only: what each option remembers, and how well, is not compared.")
+    memory = 0.9 * float(device.capacity_bytes) * args.devices
+    kept = max((option.resident_bytes for option in result.options if option.feasible), default=0.0)
+    if kept > memory and not assumptions.rent_s_gb_week:
+        print(
+            f"Up to {_gb(kept)} are kept between queries, more than the device holds"
+            f" ({_gb(memory)}): keeping and loading it is free here"
+            " (--set rent_s_gb_week=N charges it)."
+        )
+    granted = ", ".join(
+        f"{field.name} {getattr(assumptions, field.name):,.6g}"
+        for field in dataclasses.fields(assumptions)
+    )
+    lines = textwrap.wrap(granted, 96)
+    print("Taken for granted (training_s is the paper's figure for an 8B model, not scaled):")
+    print("\n".join(f"  {line}" for line in lines))
     return 0
+
+
+def _assumptions(changes: list[str], answer_tokens: float) -> Assumptions:
+    """The planner's assumptions with NAME=VALUE changes."""
+    known = {field.name: field.name for field in dataclasses.fields(Assumptions)}
+    values = {"answer_tokens": answer_tokens}
+    for change in changes:
+        name, _, value = change.partition("=")
+        lookup(known, name, "assumption")
+        try:
+            values[name] = rate(value)
+        except argparse.ArgumentTypeError as error:
+            raise ValueError(f"--set {name}: {error}") from error
+    return Assumptions(**values)
 
 
 def _plan_json(result: Plan) -> str:

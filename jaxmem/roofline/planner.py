@@ -14,6 +14,15 @@ from jaxmem.roofline.break_even import COMPRESSION, TRAINING_S, share_s
 from jaxmem.roofline.cost import Efficiency, kv_cache_bytes, prefill
 from jaxmem.roofline.models import Model
 
+_DIVISORS = (
+    "answer_tokens",
+    "lifetime_weeks",
+    "embedding_flops_share",
+    "exchange_tokens",
+    "compression",
+    "task_tokens",
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class Assumptions:
@@ -177,7 +186,7 @@ def plan(
     number(window_tokens, "window_tokens", 1)
     a = assumptions or Assumptions()
     for field in dataclasses.fields(a):
-        number(getattr(a, field.name), field.name)
+        number(getattr(a, field.name), field.name, above=field.name in _DIVISORS)
     costs = _Costs(model, accelerator, devices, a, efficiency)
     options = []
     for draft in _drafts(costs, float(material_tokens), float(window_tokens), shared):

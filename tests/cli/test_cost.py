@@ -170,3 +170,25 @@ def test_bad_configs_are_one_line(run: Run, tmp_path: Path, content: str, messag
     assert code == 2
     assert message in err
     assert err.count("\n") == 1
+
+
+def test_a_plan_says_what_it_takes_for_granted(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--model", "llama-3-8b", "--gpu", "l40s", "--context", "30k", "--plan"]
+    assert main(["cost", *options, "--owners", "5000", "--set", "training_s=100"]) == 0
+    out = capsys.readouterr().out
+    assert "training_s 100," in out
+    assert "how well, is not compared" in out
+    assert "more than the device holds" in out
+    for change, message in (
+        ("trainin_s=3", "did you mean 'training_s'"),
+        ("training_s", "--set training_s: expected a number"),
+        ("lifetime_weeks=0", "lifetime_weeks"),
+    ):
+        assert main(["cost", *options, "--set", change]) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_a_batch_that_does_not_fit_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--model", "llama-3-8b", "--gpu", "h100", "--context", "10k", "--batch", "1000"]
+    assert main(["cost", *options]) == 0
+    assert "notice: 1,000 users do not fit, 41 would" in capsys.readouterr().out
