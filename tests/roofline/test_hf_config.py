@@ -303,8 +303,9 @@ def test_refusals_of_other_architectures(name: str, change: dict[str, Any], mess
         (b'{\n"model_type": "llama",\n}', r"line [23]: not JSON"),
         (b"[1, 2]", "expected a JSON object, got list"),
         (b"\xff\xfe", "not UTF-8"),
-        (gzip.compress(b'{"model_type": "llama"}' * 50)[:-12], "cut short"),
+        (gzip.compress(b'{"model_type": "llama"}' * 50, mtime=0)[:-12], "cut short"),
     ],
+    ids=["empty", "a trailing comma", "a list", "not text", "cut gzip"],
 )
 def test_broken_files(content: bytes, message: str, tmp_path: Path) -> None:
     path = tmp_path / "broken.json"
@@ -339,7 +340,11 @@ def test_absurd_sizes_are_refused(change: dict, message: str) -> None:
         Model.from_config(config | change)
 
 
-@pytest.mark.parametrize("content", [b'{"a":' * 100_000, b"\x1f\x8b" + bytes(range(200))])
+@pytest.mark.parametrize(
+    "content",
+    [b'{"a":' * 100_000, b"\x1f\x8b" + bytes(range(200))],
+    ids=["nested too deeply", "damaged gzip"],
+)
 def test_damaged_configs_are_named(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "broken.json"
     path.write_bytes(content)
