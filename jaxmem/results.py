@@ -6,7 +6,7 @@ import json
 import math
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -44,8 +44,19 @@ def to_json(records: Sequence[Record]) -> str:
     Returns:
       The text: {"stamp": {...}, "records": [...]}.
     """
-    rows = [{key: _plain(value) for key, value in row.items()} for row in records]
-    return json.dumps({"stamp": stamp(), "records": rows}, indent=1, allow_nan=False) + "\n"
+    return document({"records": list(records)})
+
+
+def document(content: Record) -> str:
+    """Any nested content and the stamp as JSON text; a value that is not finite becomes null.
+
+    Args:
+      content: dicts and lists of scalars; numpy and jax scalars are taken as Python's.
+
+    Returns:
+      The text: {"stamp": {...}, **content}.
+    """
+    return json.dumps({"stamp": stamp(), **_plain(content)}, indent=1, allow_nan=False) + "\n"
 
 
 def to_csv(records: Sequence[Record]) -> str:
@@ -109,6 +120,10 @@ def read_records(path: str | os.PathLike[str]) -> list[Record]:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
     if isinstance(value, (jax.Array, np.ndarray, np.generic)):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):

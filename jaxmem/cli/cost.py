@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-import json
 import math
 import textwrap
 from typing import Any
@@ -259,17 +258,10 @@ def _assumptions(changes: list[str], answer_tokens: float) -> Assumptions:
 
 
 def _plan_json(result: Plan) -> str:
-    document = {
-        "stamp": results.stamp(),
-        "options": [
-            {k: _finite(v) for k, v in option._asdict().items()} for option in result.options
-        ],
-        "cheapest": result.cheapest,
-        "cheapest_whole": result.cheapest_whole,
-        "crossings": [corner._asdict() for corner in result.crossings],
-        "crossings_whole": [corner._asdict() for corner in result.crossings_whole],
-    }
-    return json.dumps(document, indent=1, allow_nan=False) + "\n"
+    names = ("options", "crossings", "crossings_whole")
+    rows = {name: [row._asdict() for row in getattr(result, name)] for name in names}
+    chosen = {"cheapest": result.cheapest, "cheapest_whole": result.cheapest_whole}
+    return results.document(rows | chosen)
 
 
 def _head(model: Model, device: Accelerator, devices: int, efficiency: str) -> str:
@@ -304,7 +296,3 @@ def _seconds(value: float) -> str:
     if not math.isfinite(value):
         return "-"
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _finite(value: object) -> object:
-    return None if isinstance(value, float) and not math.isfinite(value) else value

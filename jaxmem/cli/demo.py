@@ -1,7 +1,6 @@
 """`jaxmem demo`: the lecture's experiments beside its figures."""
 
 import argparse
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,7 +22,11 @@ def add(subparsers: Any) -> None:
     parser.add_argument("number", nargs="?", metavar="NN", help="which one, all by default")
     parser.add_argument("--out", metavar="DIR", help="write pictures and figures.json there")
     parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
-    parser.add_argument("--full", action="store_true", help="the stated seeds, not a quick preset")
+    parser.add_argument(
+        "--full",
+        action="store_true",
+        help="the stated seeds, not a quick preset (demo 01 has no seeds)",
+    )
     parser.set_defaults(run=run)
 
 
@@ -104,22 +107,16 @@ def _page(key: str, result: DemoResult) -> str:
 
 def _document(figures: Mapping[str, Figure]) -> str:
     """One JSON document: the stamp, and each figure under its id."""
-    rows = {}
-    for id, figure in figures.items():
-        row = {k: _finite(v) for k, v in figure._asdict().items() if k not in ("id", "beside")}
-        row["beside"] = {name: _finite(value) for name, value in figure.beside.items()}
-        rows[id] = row
-    return json.dumps({"stamp": results.stamp(), "figures": rows}, indent=1) + "\n"
+    rows = {id: figure._asdict() for id, figure in figures.items()}
+    for row in rows.values():
+        del row["id"]
+    return results.document({"figures": rows})
 
 
 def _save(picture: Any, path: Path) -> None:
     from jaxmem import plots
 
     plots.save(picture, path)
-
-
-def _finite(value: object) -> object:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _short(value: float) -> str:

@@ -26,6 +26,9 @@ from jaxmem.prefix_cache.ranks import count_before, count_smaller_before, padded
 NEVER = 2**31 - 1
 """The distance of a first touch."""
 
+MAX_ACCESSES = 2**31 - 2**26
+"""The longest stream: positions and padding must fit into int32."""
+
 _MAX_ROW = 2048
 
 
@@ -81,7 +84,7 @@ def reuse(block_ids: ArrayLike, starts: ArrayLike | None = None) -> Reuse:
     ids = np.asarray(block_ids)
     if ids.ndim != 1 or not (np.issubdtype(ids.dtype, np.integer) or ids.size == 0):
         raise ValueError(f"block ids must be a vector of integers, got {ids.dtype} {ids.shape}")
-    if ids.size > 2**31 - 2**26:
+    if ids.size > MAX_ACCESSES:
         raise ValueError(f"{ids.size:,} accesses do not fit into int32 positions")
     if ids.size == 0:
         return Reuse(jnp.zeros(0, jnp.int32), jnp.zeros(0, jnp.int32))

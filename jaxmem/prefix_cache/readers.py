@@ -12,7 +12,8 @@ import numpy as np
 
 from jaxmem.common.files import open_text
 from jaxmem.common.progress import progress
-from jaxmem.prefix_cache.trace import MAX_ACCESSES, BlockTrace, make_trace
+from jaxmem.prefix_cache.distances import MAX_ACCESSES
+from jaxmem.prefix_cache.trace import BlockTrace, make_trace
 
 MOONCAKE_BLOCK_TOKENS = 512
 

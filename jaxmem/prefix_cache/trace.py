@@ -8,9 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from jaxmem.common.files import write_text
-
-MAX_ACCESSES = 2**31 - 2**26
-"""Block references a trace may hold: positions and padding must fit into int32."""
+from jaxmem.prefix_cache.distances import MAX_ACCESSES
 
 
 @dataclasses.dataclass(frozen=True)
