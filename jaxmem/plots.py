@@ -42,6 +42,19 @@ def figure(
     return picture, panels
 
 
+def check_path(path: str | os.PathLike[str]) -> None:
+    """Refuse a name that `save` cannot write, before any work is done.
+
+    Args:
+      path: the picture to be.
+
+    Raises:
+      ValueError: if it does not end in `.png`, `.svg` or `.pdf`.
+    """
+    if os.path.splitext(path)[1].lower() not in (".png", ".svg", ".pdf"):
+        raise ValueError(f"{str(path)!r}: pictures are written to .png, .svg or .pdf")
+
+
 def save(picture: "Figure", path: str | os.PathLike[str]) -> None:
     """Write a figure, whole or not at all.
 
@@ -52,7 +65,6 @@ def save(picture: "Figure", path: str | os.PathLike[str]) -> None:
     Raises:
       ValueError: if the ending is none of these.
     """
-    if not str(path).lower().endswith((".png", ".svg", ".pdf")):
-        raise ValueError(f"{path}: pictures are written to .png, .svg or .pdf")
+    check_path(path)
     with atomic_path(path) as temporary:
         picture.savefig(temporary, dpi=150)

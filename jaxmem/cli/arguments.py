@@ -114,10 +114,11 @@ def rate(text: str) -> float:
 
 
 def _scaled(text: str, units: dict[str, int], what: str) -> int:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text.strip().replace(",", ""))
-    if not match or match[2].lower() not in units:
+    # Commas only between thousands: "1,5k" is no fifteen thousand.
+    match = re.fullmatch(r"(\d{1,3}(?:,\d{3})+|\d+)(\.\d+)?\s*([A-Za-z]*)", text.strip())
+    if not match or match[3].lower() not in units:
         raise argparse.ArgumentTypeError(f"expected {what}, got {text!r}")
-    value = float(match[1]) * units[match[2].lower()]
-    if value != math.floor(value) or value > 1e15:
+    value = float(match[1].replace(",", "") + (match[2] or "")) * units[match[3].lower()]
+    if not value <= 1e15 or value != math.floor(value):
         raise argparse.ArgumentTypeError(f"expected {what}, got {text!r}")
     return int(value)

@@ -82,7 +82,9 @@ def run(args: argparse.Namespace) -> int:
     """
     model = hardware.chosen_model(args)
     device = hardware.chosen_accelerator(args)
-    if model is None and (args.memory or args.tiers):
+    if args.plot is not None:
+        plots.check_path(args.plot)
+    if model is None and (args.memory or args.tiers is not None):
         flag = "--memory" if args.memory else "--tiers"
         raise ValueError(f"{flag} needs --model NAME or --config FILE: a block has no size without")
     with warnings.catch_warnings(record=True) as notices:
@@ -106,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
                 f"--memory: a block of {trace.block_tokens} tokens takes"
                 f" {block_bytes / 1e6:,.1f} MB, more than {args.memory / 1e6:,.1f} MB"
             )
-    tiers = _tiers(args.tiers, block_bytes) if args.tiers and block_bytes else []
+    tiers = _tiers(args.tiers, block_bytes) if args.tiers is not None and block_bytes else []
 
     unique = len(np.unique(trace.block_ids))
     sizes = {max(1, round(unique * share)) for share in LADDER} | ({asked} if asked else set())

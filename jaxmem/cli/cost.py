@@ -24,6 +24,16 @@ from jaxmem.roofline import (
 from jaxmem.roofline.efficiency import Constant, resolve
 from jaxmem.roofline.planner import Plan
 
+# The options of --plan, with what they are if not given.
+PLANNING = {
+    "queries": 100.0,
+    "updates": 0.0,
+    "owners": 1,
+    "window": 131_072,
+    "one_text": False,
+    "set": [],
+}
+
 
 def add(subparsers: Any) -> None:
     """Add the command's options.
@@ -53,18 +63,14 @@ def add(subparsers: Any) -> None:
     parser.add_argument("--json", action="store_true", help="JSON on standard output")
     planning = parser.add_argument_group("planning: what to do with a text of --context tokens")
     planning.add_argument("--plan", action="store_true")
-    planning.add_argument(
-        "--queries", type=rate, default=100.0, metavar="N", help="a week, about one text (100)"
-    )
-    planning.add_argument(
-        "--updates", type=rate, default=0.0, metavar="N", help="changes of a text a week (0)"
-    )
+    planning.add_argument("--queries", type=rate, metavar="N", help="a week, about one text (100)")
+    planning.add_argument("--updates", type=rate, metavar="N", help="changes of a text a week (0)")
     planning.add_argument("--one-text", action="store_true", help="all users ask about one text")
     planning.add_argument(
-        "--owners", type=positive_int, default=1, metavar="N", help="users with a text each (1)"
+        "--owners", type=positive_int, metavar="N", help="users with a text each (1)"
     )
     planning.add_argument(
-        "--window", type=some_tokens, default=131_072, metavar="N", help="context window (131,072)"
+        "--window", type=some_tokens, metavar="N", help="context window (131,072)"
     )
     planning.add_argument(
         "--set",
@@ -90,7 +96,13 @@ def run(args: argparse.Namespace) -> int:
     """
     model, device = hardware.chosen_model(args), hardware.chosen_accelerator(args)
     assert model is not None  # one of --model and --config is required
+    given = [name for name in PLANNING if getattr(args, name)]
+    if given and not args.plan:
+        raise ValueError(f"--{given[0].replace('_', '-')} needs --plan")
     if args.plan:
+        for name, value in PLANNING.items():
+            if getattr(args, name) is None:
+                setattr(args, name, value)
         return _plan(args, model, device)
     return _cost(args, model, device)
 

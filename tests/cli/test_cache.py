@@ -84,6 +84,8 @@ BAD = {
     "a tier without size": (["T", "--model", "llama-3-8b", "--tiers", "a"], "--tiers: 'a'"),
     "a picture of another kind": (["T", "--plot", "curve.txt"], "to .png, .svg or .pdf"),
     "an empty model name": (["T", "--model", ""], "unknown model ''"),
+    "a picture without a name": (["T", "--plot", ""], "to .png, .svg or .pdf"),
+    "tiers without a name": (["T", "--model", "llama-3-8b", "--tiers", ""], "--tiers: ''"),
     "a ttl of nothing": (["T", "--ttl", "0"], "ttl"),
 }
 

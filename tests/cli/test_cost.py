@@ -172,6 +172,28 @@ def test_bad_configs_are_one_line(run: Run, tmp_path: Path, content: str, messag
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--context", "1,5k"], "expected tokens"),
+        (["--context", "9" * 400], "expected tokens"),
+        (["--context", "1k", "--queries", "5"], "--queries needs --plan"),
+        (["--context", "1k", "--one-text"], "--one-text needs --plan"),
+        (["--context", "1k", "--set", "training_s=1"], "--set needs --plan"),
+    ],
+)
+def test_nothing_is_misread_or_ignored(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code = main(["cost", "--model", "llama-3-8b", "--gpu", "h100", *arguments])
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    err = capsys.readouterr().err
+    assert (code, err.count("\n")) == (2, 1)
+    assert message in err
+
+
 def test_a_plan_says_what_it_takes_for_granted(capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--model", "llama-3-8b", "--gpu", "l40s", "--context", "30k", "--plan"]
     assert main(["cost", *options, "--owners", "5000", "--set", "training_s=100"]) == 0
