@@ -1,0 +1,323 @@
+"""Cartridges: a small trainable KV cache that stands for a document."""
+
+import dataclasses
+from collections.abc import Sequence
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxmem.common import lookup
+from jaxmem.recall.attention import Read, attend, merge, slot_logits
+from jaxmem.recall.facts import Document, facts
+
+SCALE = 20.0
+"""The lecture's inverse temperature of attention, and of the distribution over answers."""
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["keys", "values", "scale", "bias", "mask", "positions", "first_question"],
+    meta_fields=["frozen"],
+)
+@dataclasses.dataclass(frozen=True)
+class Cartridge:
+    """P slots that are read like P tokens of a KV cache.
+
+    Every array may carry leading axes in front (layers and KV heads of a transformer, seeds,
+    ratios); a slot's keys are stored as attention reads them, after any rotation.
+
+    Attributes:
+      keys: [..., P, K].
+      values: [..., P, V].
+      scale: inverse temperature of the attention that reads it.
+      bias: [..., P] added to the logits, or None.
+      mask: [..., P] True where a slot counts, or None if all do.
+      positions: [P] the position each key was rotated to, or None.
+      first_question: position of the first token after it, or None.
+      frozen: how many leading slots no training may change (attention sinks).
+    """
+
+    keys: Array
+    values: Array
+    scale: ArrayLike = SCALE
+    bias: Array | None = None
+    mask: Array | None = None
+    positions: Array | None = None
+    first_question: ArrayLike | None = None
+    frozen: int = 0
+
+    @property
+    def slots(self) -> int:
+        """Slots that there is room for, P; those that `mask` hides included."""
+        return self.keys.shape[-2]
+
+    def read(self, query: Array) -> Read:
+        """What questions find in it.
+
+        Args:
+          query: [..., K]; the cartridge must not have leading axes (vmap over them).
+
+        Returns:
+          The output [..., V] and the log-sum-exp [...].
+        """
+        return attend(query, self.keys, self.values, self.scale, self.bias, self.mask)
+
+
+def whole(document: Document, scale: ArrayLike = SCALE) -> Cartridge:
+    """The cartridge of every fact: in-context learning, full attention over the document.
+
+    Args:
+      document: N facts.
+      scale: inverse temperature.
+
+    Returns:
+      A cartridge of N slots.
+    """
+    return Cartridge(document.keys, document.values, scale)
+
+
+def init_cartridge(
+    key: Array,
+    document: Document,
+    slots: int,
+    how: str = "first",
+    *,
+    frozen: int = 0,
+    scale: ArrayLike = SCALE,
+) -> Cartridge:
+    """A cartridge to start training from.
+
+    Args:
+      key: PRNG key (not used by "first").
+      document: N facts, keys [N, K] and values [N, V].
+      slots: P, at least 1.
+      how: "first" (the first P facts: truncation), "sampled" (P facts drawn without
+        replacement), "random_text" (P facts of another document) or "random_vectors" (standard
+        normal keys and values, about sqrt(K) long).
+      frozen: leading slots that training leaves as they are.
+      scale: inverse temperature.
+
+    Returns:
+      The cartridge.
+
+    Raises:
+      ValueError: if there are no slots, more slots than facts to take them from, more frozen
+        slots than slots, NaN in the document, or no such start.
+    """
+    check_document(document)
+    start = lookup(_STARTS, how, "start of a cartridge")
+    facts_there = document.keys.shape[0]
+    if slots < 1:
+        raise ValueError(f"expected at least 1 slot, got {slots}")
+    if how in ("first", "sampled") and slots > facts_there:
+        raise ValueError(f"expected at most as many slots as facts, {facts_there}, got {slots}")
+    if not 0 <= frozen <= slots:
+        raise ValueError(f"expected 0 to {slots} frozen slots, got {frozen}")
+    keys, values = start(key, document, slots)
+    return Cartridge(keys, values, scale, frozen=frozen)
+
+
+def pad(cartridge: Cartridge, slots: int) -> Cartridge:
+    """The same cartridge with room for more slots, so that sizes can share one compiled program.
+
+    Args:
+      cartridge: of P slots.
+      slots: the room wanted, at least P.
+
+    Returns:
+      A cartridge of that many slots, those beyond P masked.
+
+    Raises:
+      ValueError: if it already has more slots.
+    """
+    more = slots - cartridge.slots
+    if more < 0:
+        raise ValueError(f"expected room for at least {cartridge.slots} slots, got {slots}")
+
+    def grow(array: Array | None, axis: int) -> Array | None:
+        if array is None:
+            return None
+        widths = [(0, 0)] * array.ndim
+        widths[axis] = (0, more)
+        return jnp.pad(array, widths)
+
+    mask = cartridge.mask
+    if mask is None:
+        mask = jnp.ones(cartridge.keys.shape[:-1], bool)
+    return dataclasses.replace(
+        cartridge,
+        keys=grow(cartridge.keys, -2),
+        values=grow(cartridge.values, -2),
+        bias=grow(cartridge.bias, -1),
+        mask=grow(mask, -1),
+        positions=grow(cartridge.positions, -1),
+    )
+
+
+def compose(first: Cartridge, *others: Cartridge, drop_sinks: bool = True) -> Cartridge:
+    """Cartridges side by side, as if their documents stood one after the other.
+
+    Keys are taken as they are stored: none is rotated to a new position.
+
+    Args:
+      first: a cartridge.
+      others: more of them, of the same dims and scale.
+      drop_sinks: leave out the frozen slots of all but the first; each document brought its own
+        copy of the same attention sink.
+
+    Returns:
+      A cartridge of all their slots; frozen are the first's.
+
+    Raises:
+      ValueError: if dims, leading axes or scales differ, or only some have positions.
+    """
+    parts = [first, *others]
+    for part in others:
+        if (part.keys.shape[:-2], part.keys.shape[-1], part.values.shape[-1]) != (
+            first.keys.shape[:-2],
+            first.keys.shape[-1],
+            first.values.shape[-1],
+        ):
+            raise ValueError(
+                f"expected cartridges of equal dims, got keys {first.keys.shape} and values "
+                f"{first.values.shape} beside {part.keys.shape} and {part.values.shape}"
+            )
+        if not isinstance(part.scale, jax.core.Tracer) and not np.allclose(part.scale, first.scale):
+            raise ValueError(
+                f"expected cartridges of equal scale, got {first.scale} and {part.scale}"
+            )
+        if (part.positions is None) != (first.positions is None):
+            raise ValueError("expected all cartridges with positions or all without")
+    if drop_sinks:
+        parts = [first] + [_drop(part, part.frozen) for part in others]
+
+    def joined(arrays: Sequence[Array | None], axis: int, fill: float | bool) -> Array | None:
+        if all(array is None for array in arrays):
+            return None
+        whole = [
+            jnp.full(part.keys.shape[:-1], fill) if array is None else array
+            for part, array in zip(parts, arrays)
+        ]
+        return jnp.concatenate(whole, axis=axis)
+
+    positions = [part.positions for part in parts if part.positions is not None]
+    questions = [part.first_question for part in parts if part.first_question is not None]
+    return dataclasses.replace(
+        first,
+        keys=jnp.concatenate([part.keys for part in parts], axis=-2),
+        values=jnp.concatenate([part.values for part in parts], axis=-2),
+        bias=joined([part.bias for part in parts], -1, 0.0),
+        mask=joined([part.mask for part in parts], -1, True),
+        positions=jnp.concatenate(positions, axis=-1) if positions else None,
+        first_question=max(questions) if questions else None,
+    )
+
+
+def attention_shares(cartridges: Sequence[Cartridge], query: Array) -> Array:
+    """How the attention of questions is divided among cartridges that are read together.
+
+    s_j = Z_j / sum_i Z_i
+
+    Args:
+      cartridges: J of them, without leading axes.
+      query: [..., K].
+
+    Returns:
+      [J, ...] shares that sum to 1. For questions about the first document, `1 - s[0]` is the
+      attention that it loses to the others' slots.
+    """
+    reads = [cartridge.read(query) for cartridge in cartridges]
+    total = merge(reads).log_sum_exp
+    return jnp.stack([jnp.exp(read.log_sum_exp - total) for read in reads])
+
+
+def slot_entropy(cartridge: Cartridge, query: Array) -> Array:
+    """Entropy of the attention over slots, in nats: 0 if one slot takes all, log P if none does.
+
+    H = log Z - sum_i w_i x_i
+
+    Args:
+      cartridge: without leading axes.
+      query: [..., K].
+
+    Returns:
+      [...].
+    """
+    logits = slot_logits(query, cartridge.keys, cartridge.scale, cartridge.bias, cartridge.mask)
+    log_weights = jax.nn.log_softmax(logits, axis=-1)
+    weights = jnp.exp(log_weights)
+    return -jnp.sum(jnp.where(weights > 0, weights * log_weights, 0), axis=-1)
+
+
+def check_document(document: Document) -> None:
+    """Refuse a document that no memory can be made of; under jit only its shapes are known.
+
+    Args:
+      document: keys [N, K] and values [N, V].
+
+    Raises:
+      ValueError: if the shapes do not fit together or a number is not finite.
+    """
+    keys, values = document
+    if keys.ndim != 2 or values.ndim != 2 or len(keys) != len(values) or not len(keys):
+        raise ValueError(
+            f"expected keys [N, K] and values [N, V], got {keys.shape} and {values.shape}"
+        )
+    for name, array in (("keys", keys), ("values", values)):
+        if isinstance(array, jax.core.Tracer):
+            continue
+        bad = np.argwhere(~np.isfinite(np.asarray(array)))
+        if len(bad):
+            raise ValueError(
+                f"expected finite {name}, got {array[tuple(bad[0])]} in fact {bad[0][0]}"
+            )
+
+
+def _first(key: Array, document: Document, slots: int) -> Document:
+    return Document(document.keys[:slots], document.values[:slots])
+
+
+def _sampled(key: Array, document: Document, slots: int) -> Document:
+    chosen = jax.random.permutation(key, document.keys.shape[0])[:slots]
+    return Document(document.keys[chosen], document.values[chosen])
+
+
+def _random_text(key: Array, document: Document, slots: int) -> Document:
+    return facts(key, slots, document.keys.shape[1], value_dim=document.values.shape[1])
+
+
+def _random_vectors(key: Array, document: Document, slots: int) -> Document:
+    key_keys, key_values = jax.random.split(key)
+    return Document(
+        jax.random.normal(key_keys, (slots, document.keys.shape[1])),
+        jax.random.normal(key_values, (slots, document.values.shape[1])),
+    )
+
+
+_STARTS = {
+    "first": _first,
+    "sampled": _sampled,
+    "random_text": _random_text,
+    "random_vectors": _random_vectors,
+}
+
+
+def _drop(cartridge: Cartridge, slots: int) -> Cartridge:
+    """Without its first slots."""
+
+    def cut(array: Array | None, axis: int) -> Array | None:
+        return None if array is None else jax.lax.slice_in_dim(array, slots, None, axis=axis)
+
+    return dataclasses.replace(
+        cartridge,
+        keys=cut(cartridge.keys, -2),
+        values=cut(cartridge.values, -2),
+        bias=cut(cartridge.bias, -1),
+        mask=cut(cartridge.mask, -1),
+        positions=cut(cartridge.positions, -1),
+        frozen=0,
+    )

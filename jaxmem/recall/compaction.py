@@ -1,0 +1,260 @@
+"""Smaller caches without gradient descent: truncation, eviction, Attention Matching."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.scipy.linalg import cho_factor, cho_solve
+from jax.typing import ArrayLike
+
+from jaxmem.common import lookup
+from jaxmem.recall.attention import slot_logits
+from jaxmem.recall.cartridge import SCALE, Cartridge, check_document
+from jaxmem.recall.facts import Document
+
+LEAST_WEIGHT = 1e-12
+"""A slot that Attention Matching gives no mass gets this, so that its bias is finite."""
+
+_ROUNDS = 100  # of exchanges between zero and positive weights; about 10 are needed
+
+
+def truncate(document: Document, slots: int, scale: ArrayLike = SCALE) -> Cartridge:
+    """The first facts, as a context window that is too short keeps them.
+
+    Args:
+      document: N facts, keys [N, K] and values [N, V].
+      slots: P, at most N.
+      scale: inverse temperature.
+
+    Returns:
+      The cartridge of the first P facts; it can know P / N of the document.
+
+    Raises:
+      ValueError: if there is no slot, more slots than facts, or the document is not sound.
+    """
+    _check(document, slots)
+    return Cartridge(document.keys[:slots], document.values[:slots], scale)
+
+
+def evict(document: Document, slots: int, queries: Array, scale: ArrayLike = SCALE) -> Cartridge:
+    """The facts that reference questions look at most; the others are dropped.
+
+    s_j = sum_q softmax_j(scale q . k_j), the P highest kept
+
+    Args:
+      document: N facts, keys [N, K] and values [N, V].
+      slots: P, at most N.
+      queries: [Q, K] reference questions.
+      scale: inverse temperature.
+
+    Returns:
+      The cartridge of P facts, in the order of the document.
+
+    Raises:
+      ValueError: if there is no slot, more slots than facts, no question, or a number is not
+        finite.
+
+    Source: Zhang et al. 2023 (H2O), arXiv:2306.14048; Li et al. 2024 (SnapKV), arXiv:2404.14469.
+    """
+    _check(document, slots, queries)
+    shares = jax.nn.softmax(slot_logits(queries, document.keys, scale), axis=-1)  # [Q, N]
+    chosen = _most_attended(shares, slots, 0.0)
+    return Cartridge(document.keys[chosen], document.values[chosen], scale)
+
+
+def attention_matching(
+    document: Document,
+    slots: int,
+    queries: Array,
+    scale: ArrayLike = SCALE,
+    *,
+    select: str = "attention",
+    ridge: ArrayLike = 1e-6,
+) -> Cartridge:
+    """Keys of the document with biases and values that imitate its attention (Attention Matching).
+
+    With x_qj = scale q . k_j, Z_q = sum_j e^{x_qj}, S the P facts whose keys are kept:
+    A_qi = e^{x_qi} / Z_q, i in S
+    w = argmin_{w >= 0} |A w - 1|^2 + r |w - 1|^2,  bias_i = ln w_i
+    B_qi = A_qi w_i / sum_i A_qi w_i
+    U = argmin |B U - O|^2 + r |U - V_S|^2,  O_q = sum_j e^{x_qj} v_j / Z_q
+
+    The first keeps the share of attention that the cartridge has beside other tokens, the second
+    what it answers. Where questions leave weights or values open, those of the document stay; so
+    with P = N the document comes back.
+
+    Args:
+      document: N facts, keys [N, K] and values [N, V].
+      slots: P, at most N.
+      queries: [Q, K] reference questions.
+      scale: inverse temperature.
+      select: which keys are kept: "attention" (those of `evict`) or "omp" (orthogonal matching
+        pursuit: one at a time the key that takes most off |A w - 1|^2, w fitted again after each;
+        P solutions of up to P unknowns).
+      ridge: r, relative to the sum of squares of A and of B; at least 1e-6 in single precision.
+
+    Returns:
+      The cartridge of P slots with a bias, in the order of the document.
+
+    Raises:
+      ValueError: if there is no slot, more slots than facts, no question, a number is not
+        finite, no such selection, or ridge is negative.
+
+    Source: Attention Matching, arXiv:2602.16284; here both fits are pulled to the document's.
+    """
+    _check(document, slots, queries)
+    chosen_by = lookup(_SELECTIONS, select, "selection of keys")
+    if not isinstance(ridge, jax.core.Tracer) and not np.all(np.asarray(ridge) >= 0):
+        raise ValueError(f"expected a ridge of at least 0, got {ridge}")
+    keys, bias, values = _match(document, queries, scale, ridge, slots, chosen_by)
+    return Cartridge(keys, values, scale, bias)
+
+
+def nonnegative_least_squares(
+    matrix: Array, target: Array, ridge: ArrayLike = 1e-6, prior: ArrayLike = 0.0
+) -> Array:
+    """Non-negative least squares, exactly, by block principal pivoting.
+
+    w = argmin_{w >= 0} |A w - b|^2 + r |w - p|^2, r = ridge |A|^2 (sum of squares)
+
+    Args:
+      matrix: A [Q, P].
+      target: b [Q].
+      ridge: at least 0; above 0 the solution is unique and found.
+      prior: p, [P] or scalar.
+
+    Returns:
+      w [P].
+
+    Source: Kim and Park 2011, SIAM J. Sci. Comput. 33(6), algorithm 3.1.
+    """
+    with jax.default_matmul_precision("highest"):
+        gram, moment = _normal_equations(matrix, target[:, None], ridge, prior)
+        some = jnp.ones(matrix.shape[1], bool)
+        return _nonnegative(gram, moment[:, 0], some, some)[0]
+
+
+@partial(jax.jit, static_argnames=("slots", "chosen_by"))
+def _match(
+    document: Document, queries: Array, scale: ArrayLike, ridge: ArrayLike, slots: int, chosen_by
+) -> tuple[Array, Array, Array]:
+    with jax.default_matmul_precision("highest"):  # normal equations square the rounding
+        shares = jax.nn.softmax(slot_logits(queries, document.keys, scale), axis=-1)  # [Q, N]
+        outputs = shares @ document.values  # [Q, V]
+        chosen = chosen_by(shares, slots, ridge)  # [P]
+        kept = shares[:, chosen]  # A [Q, P]
+        weights = nonnegative_least_squares(kept, jnp.ones(len(kept), kept.dtype), ridge, 1.0)
+        bias = jnp.log(jnp.maximum(weights, LEAST_WEIGHT))  # [P]
+        logits = slot_logits(queries, document.keys[chosen], scale, bias)
+        compact = jax.nn.softmax(logits, axis=-1)  # B [Q, P]
+        gram, moment = _normal_equations(compact, outputs, ridge, document.values[chosen])
+        values = cho_solve(cho_factor(gram, lower=True), moment)  # [P, V]
+    return document.keys[chosen], bias, values
+
+
+def _most_attended(shares: Array, slots: int, ridge: ArrayLike) -> Array:
+    """Indices [P] of the columns of shares [Q, N] with the largest sums, ascending."""
+    return jnp.sort(jax.lax.top_k(jnp.sum(shares, axis=0), slots)[1])
+
+
+def _pursuit(shares: Array, slots: int, ridge: ArrayLike) -> Array:
+    """Indices [P] of columns of shares [Q, N] whose weighted sum is nearest to 1, ascending.
+
+    j = argmax_j max(a_j . (1 - A_S w_S), 0)^2 / |a_j|^2
+    """
+    ones = jnp.ones((len(shares), 1), shares.dtype)
+    gram, moment = _normal_equations(shares, ones, ridge, 1.0)
+    norms = jnp.sqrt(jnp.diagonal(gram))
+
+    def add(t: int, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        chosen, weights, positive = state  # [P], [P], [P]
+        there = jnp.arange(slots) < t
+        columns = gram[:, chosen]  # [N, P]
+        gains = (moment[:, 0] - columns @ jnp.where(there, weights, 0)) / norms  # [N]
+        taken = (
+            jnp.zeros(len(gram), bool)
+            .at[jnp.where(there, chosen, len(gram))]
+            .set(True, mode="drop")
+        )
+        chosen = chosen.at[t].set(jnp.argmax(jnp.where(taken, -jnp.inf, gains)))
+        there, positive = there.at[t].set(True), positive.at[t].set(True)
+        some = gram[chosen][:, chosen]  # [P, P]
+        weights, positive = _nonnegative(some, moment[chosen, 0], there, positive)
+        return chosen, weights, positive
+
+    start = jnp.zeros(slots, int), jnp.zeros(slots, shares.dtype), jnp.zeros(slots, bool)
+    return jnp.sort(jax.lax.fori_loop(0, slots, add, start)[0])
+
+
+_SELECTIONS = {"attention": _most_attended, "omp": _pursuit}
+
+
+def _normal_equations(
+    matrix: Array, target: Array, ridge: ArrayLike, prior: ArrayLike
+) -> tuple[Array, Array]:
+    """A^T A + r I [P, P] and A^T b + r p [P, V]; r is positive even if A is zero."""
+    gram = matrix.T @ matrix
+    strength = jnp.maximum(ridge * jnp.trace(gram), 1e-30)
+    moment = matrix.T @ target
+    return gram + strength * jnp.eye(len(gram), dtype=gram.dtype), moment + strength * prior
+
+
+def _nonnegative(gram: Array, moment: Array, there: Array, positive: Array) -> tuple[Array, Array]:
+    """argmin_{w >= 0} w G w / 2 - c w over the entries `there`, and which of them are positive.
+
+    Entries are positive (gradient 0) or zero (gradient y = G w - c >= 0). All that break this
+    change sides at once as long as their number falls, otherwise the last one alone, which ends
+    after finitely many rounds.
+
+    Args:
+      gram: G [P, P], positive definite.
+      moment: c [P].
+      there: [P] boolean; the other entries are 0.
+      positive: [P] boolean guess.
+    """
+    size = len(gram)
+    norms = jnp.sqrt(jnp.diagonal(gram))
+    gram, moment = gram / norms[:, None] / norms, moment / norms  # w' = norms w: a unit diagonal
+    slack = 10 * jnp.finfo(gram.dtype).eps * jnp.max(jnp.abs(moment))
+
+    def solve(positive: Array) -> tuple[Array, Array]:
+        both = positive[:, None] & positive
+        system = jnp.where(both, gram, jnp.eye(size, dtype=gram.dtype))
+        weights = cho_solve((jnp.linalg.cholesky(system), True), jnp.where(positive, moment, 0))
+        gradient = gram @ weights - moment
+        wrong = jnp.where(positive, weights < 0, gradient < -slack) & there
+        return weights, wrong
+
+    def going(state: tuple[Array, ...]) -> Array:
+        return jnp.any(state[2]) & (state[5] < _ROUNDS)
+
+    def exchange(state: tuple[Array, ...]) -> tuple[Array, ...]:
+        positive, _, wrong, fewest, tries, done = state
+        count = jnp.sum(wrong)
+        better = count < fewest
+        tries = jnp.where(better, 3, tries - 1)
+        last = jnp.arange(size) == size - 1 - jnp.argmax(wrong[::-1])
+        positive = positive ^ jnp.where(better | (tries >= 0), wrong, last)
+        weights, wrong = solve(positive)
+        return positive, weights, wrong, jnp.minimum(fewest, count), tries, done + 1
+
+    positive = positive & there
+    weights, wrong = solve(positive)
+    state = (positive, weights, wrong, jnp.asarray(size + 1), jnp.asarray(3), jnp.asarray(0))
+    positive, weights, *_ = jax.lax.while_loop(going, exchange, state)
+    return jnp.maximum(weights, 0) / norms, positive
+
+
+def _check(document: Document, slots: int, queries: Array | None = None) -> None:
+    check_document(document)
+    facts, dim = document.keys.shape
+    if not 1 <= slots <= facts:
+        raise ValueError(f"expected 1 to {facts} slots of as many facts, got {slots}")
+    if queries is None:
+        return
+    if queries.ndim != 2 or queries.shape[1] != dim or not len(queries):
+        raise ValueError(f"expected questions [Q, {dim}], got {queries.shape}")
+    if not isinstance(queries, jax.core.Tracer) and not np.all(np.isfinite(np.asarray(queries))):
+        raise ValueError("expected finite questions, got NaN or infinity among them")
