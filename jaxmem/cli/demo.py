@@ -9,7 +9,7 @@ from typing import Any
 from jaxmem import results
 from jaxmem.common import lookup, write_text
 from jaxmem.common.table import text_table
-from jaxmem.demos import DEMOS, DemoResult, Figure
+from jaxmem.demos import DEMOS, DemoResult, Extent, Figure
 
 
 def add(subparsers: Any) -> None:
@@ -25,7 +25,12 @@ def add(subparsers: Any) -> None:
     parser.add_argument(
         "--full",
         action="store_true",
-        help="the stated seeds, not a quick preset (demo 01 has no seeds)",
+        help="the stated seeds and every table, not a quick preset (demo 01 has no seeds)",
+    )
+    parser.add_argument(
+        "--beyond",
+        action="store_true",
+        help="our own settings beside the lecture's, marked as ours (demo 04)",
     )
     parser.set_defaults(run=run)
 
@@ -48,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     chosen = [number] if number else list(DEMOS)
     figures: dict[str, Figure] = {}
     for key in chosen:
-        result = DEMOS[key].run(args.full)
+        result = DEMOS[key].run(Extent(args.full, args.beyond))
         figures.update(result.figures)
         if not args.json:
             print(_page(key, result))

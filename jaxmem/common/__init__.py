@@ -1,7 +1,13 @@
 """Small helpers that every other folder shares, each written once."""
 
 from jaxmem.common.files import open_text, write_text
-from jaxmem.common.intervals import Interval, clustered_interval, mean_interval, paired_bootstrap
+from jaxmem.common.intervals import (
+    Interval,
+    clustered_interval,
+    mean_interval,
+    paired_bootstrap,
+    run_interval,
+)
 from jaxmem.common.masked import masked_softmax, masked_top_k
 from jaxmem.common.names import lookup
 from jaxmem.common.progress import progress
@@ -16,5 +22,6 @@ __all__ = [
     "open_text",
     "paired_bootstrap",
     "progress",
+    "run_interval",
     "write_text",
 ]

@@ -1,4 +1,4 @@
-"""95 % intervals: of a mean, of a mean over clusters, of a paired difference."""
+"""95 % intervals: of a mean, of one more run, of a mean over clusters, of a paired difference."""
 
 from typing import NamedTuple
 
@@ -43,6 +43,26 @@ def mean_interval(samples: ArrayLike) -> Interval:
         return Interval(float(x[0]), -np.inf, np.inf)
     half = _t(len(x) - 1) * x.std(ddof=1) / np.sqrt(len(x))
     return Interval(float(x.mean()), float(x.mean() - half), float(x.mean() + half))
+
+
+def run_interval(samples: ArrayLike) -> Interval:
+    """Mean of independent runs with the interval that holds one more run in 95 % of cases.
+
+    mean +- t sd sqrt(1 + 1 / n)
+
+    Args:
+      samples: [n] values, n >= 1.
+
+    Returns:
+      The interval; unbounded for a single run.
+
+    Raises:
+      ValueError: if there is no sample or one is NaN.
+    """
+    x = _checked(samples)
+    mean, _, high = mean_interval(x)
+    half = (high - mean) * np.sqrt(len(x) + 1)
+    return Interval(mean, float(mean - half), float(mean + half))
 
 
 def clustered_interval(numerators: ArrayLike, denominators: ArrayLike) -> Interval:

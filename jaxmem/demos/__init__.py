@@ -2,7 +2,7 @@
 
 from jaxmem.demos.context_cost import context_cost
 from jaxmem.demos.lecture import Figure, LectureFigure, beside_lecture, lecture_figures
-from jaxmem.demos.result import Demo, DemoResult, Table
+from jaxmem.demos.result import Demo, DemoResult, Extent, Table
 
 DEMOS: dict[str, Demo] = {
     "01": Demo("What a context costs: memory, latency, throughput, break-even", context_cost),
@@ -13,6 +13,7 @@ __all__ = [
     "DEMOS",
     "Demo",
     "DemoResult",
+    "Extent",
     "Figure",
     "LectureFigure",
     "Table",

@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxmem.demos.context_cost_pictures import draw_break_even, draw_latency, draw_throughput
 from jaxmem.demos.lecture import Figure, beside_lecture
-from jaxmem.demos.result import DemoResult, Table
+from jaxmem.demos.result import DemoResult, Extent, Table
 from jaxmem.roofline import (
     ACCELERATORS,
     MODELS,
@@ -59,16 +59,16 @@ AICONFIGURATOR = {
 }
 
 
-def context_cost(full: bool = False) -> DemoResult:
+def context_cost(extent: Extent = Extent()) -> DemoResult:
     """The four tables of demo 01, exercises 1 and 4, and a comparison end to end.
 
     Args:
-      full: accepted for the sake of the registry; nothing here is random.
+      extent: accepted for the sake of the registry; nothing here is random.
 
     Returns:
       Tables, figures beside the lecture's and pictures.
     """
-    del full
+    del extent
     tables = (
         _memory_table(),
         _latency_table(),

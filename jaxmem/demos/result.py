@@ -41,13 +41,25 @@ class DemoResult(NamedTuple):
     choices: Sequence[str] = ()
 
 
+class Extent(NamedTuple):
+    """How much of a demo to run.
+
+    Attributes:
+      full: the stated seeds and every table, not a quick preset.
+      beyond: our own settings beside the lecture's, where there are any.
+    """
+
+    full: bool = False
+    beyond: bool = False
+
+
 class Demo(NamedTuple):
     """An entry of the registry.
 
     Attributes:
       title: one line.
-      run: from `full` (the stated seeds instead of a quick preset) to the result.
+      run: from the extent to the result.
     """
 
     title: str
-    run: Callable[[bool], DemoResult]
+    run: Callable[[Extent], DemoResult]

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
@@ -40,7 +41,7 @@ def slot_logits(
     Returns:
       [..., P].
     """
-    logits = scale * (query @ keys.T)
+    logits = jnp.multiply(scale, query @ keys.T)
     if bias is not None:
         logits = logits + bias
     # Finite, so that gradients of rows without any slot are 0 and not NaN.
@@ -75,7 +76,9 @@ def attend(
     """
     _check(query, keys, values, bias, mask)
     logits = slot_logits(query, keys, scale, bias, mask)
-    top = jnp.max(logits, axis=-1, keepdims=True, initial=jnp.finfo(logits.dtype).min)
+    # Cancels, so no gradient: that of max is 0 / 0 where XLA recomputes the logits otherwise.
+    lowest = jnp.finfo(logits.dtype).min
+    top = jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True, initial=lowest))
     weights = jnp.exp(logits - top)
     if mask is not None:
         weights = jnp.where(mask, weights, 0)
@@ -109,7 +112,7 @@ def merge(reads: Sequence[Read]) -> Read:
         raise ValueError(f"expected reads of one shape, got {sorted(shapes)}")
     parts = jnp.stack([read.log_sum_exp for read in reads])  # [J, ...]
     outputs = jnp.stack([read.output for read in reads])  # [J, ..., V]
-    top = jnp.max(parts, axis=0)
+    top = jax.lax.stop_gradient(jnp.max(parts, axis=0))
     some = top > -jnp.inf
     shares = jnp.exp(parts - jnp.where(some, top, 0))  # all 0 where no part has a slot
     total = jnp.where(some, jnp.sum(shares, axis=0), 1)

@@ -1,8 +1,9 @@
 """Cartridges: a small trainable KV cache that stands for a document."""
 
 import dataclasses
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -138,24 +139,15 @@ def pad(cartridge: Cartridge, slots: int) -> Cartridge:
     if more < 0:
         raise ValueError(f"expected room for at least {cartridge.slots} slots, got {slots}")
 
-    def grow(array: Array | None, axis: int) -> Array | None:
-        if array is None:
-            return None
+    def grow(array: Array, axis: int) -> Array:
         widths = [(0, 0)] * array.ndim
         widths[axis] = (0, more)
         return jnp.pad(array, widths)
 
-    mask = cartridge.mask
-    if mask is None:
-        mask = jnp.ones(cartridge.keys.shape[:-1], bool)
-    return dataclasses.replace(
-        cartridge,
-        keys=grow(cartridge.keys, -2),
-        values=grow(cartridge.values, -2),
-        bias=grow(cartridge.bias, -1),
-        mask=grow(mask, -1),
-        positions=grow(cartridge.positions, -1),
-    )
+    if cartridge.mask is None:
+        everywhere = jnp.ones(cartridge.keys.shape[:-1], bool)
+        cartridge = dataclasses.replace(cartridge, mask=everywhere)
+    return _along_slots(cartridge, grow)
 
 
 def compose(first: Cartridge, *others: Cartridge, drop_sinks: bool = True) -> Cartridge:
@@ -186,7 +178,8 @@ def compose(first: Cartridge, *others: Cartridge, drop_sinks: bool = True) -> Ca
                 f"expected cartridges of equal dims, got keys {first.keys.shape} and values "
                 f"{first.values.shape} beside {part.keys.shape} and {part.values.shape}"
             )
-        if not isinstance(part.scale, jax.core.Tracer) and not np.allclose(part.scale, first.scale):
+        traced = any(isinstance(a.scale, jax.core.Tracer) for a in (first, part))
+        if not traced and not np.allclose(part.scale, first.scale):
             raise ValueError(
                 f"expected cartridges of equal scale, got {first.scale} and {part.scale}"
             )
@@ -195,14 +188,15 @@ def compose(first: Cartridge, *others: Cartridge, drop_sinks: bool = True) -> Ca
     if drop_sinks:
         parts = [first] + [_drop(part, part.frozen) for part in others]
 
-    def joined(arrays: Sequence[Array | None], axis: int, fill: float | bool) -> Array | None:
-        if all(array is None for array in arrays):
+    def joined(arrays: Sequence[Array | None], fill: float | bool) -> Array | None:
+        kinds = [array.dtype for array in arrays if array is not None]
+        if not kinds:
             return None
-        whole = [
-            jnp.full(part.keys.shape[:-1], fill) if array is None else array
+        everywhere = [
+            jnp.full(part.keys.shape[:-1], fill, kinds[0]) if array is None else array
             for part, array in zip(parts, arrays)
         ]
-        return jnp.concatenate(whole, axis=axis)
+        return jnp.concatenate(everywhere, axis=-1)
 
     positions = [part.positions for part in parts if part.positions is not None]
     questions = [part.first_question for part in parts if part.first_question is not None]
@@ -210,10 +204,10 @@ def compose(first: Cartridge, *others: Cartridge, drop_sinks: bool = True) -> Ca
         first,
         keys=jnp.concatenate([part.keys for part in parts], axis=-2),
         values=jnp.concatenate([part.values for part in parts], axis=-2),
-        bias=joined([part.bias for part in parts], -1, 0.0),
-        mask=joined([part.mask for part in parts], -1, True),
+        bias=joined([part.bias for part in parts], 0.0),
+        mask=joined([part.mask for part in parts], True),
         positions=jnp.concatenate(positions, axis=-1) if positions else None,
-        first_question=max(questions) if questions else None,
+        first_question=reduce(jnp.maximum, questions) if questions else None,
     )
 
 
@@ -232,6 +226,7 @@ def attention_shares(cartridges: Sequence[Cartridge], query: Array) -> Array:
     """
     reads = [cartridge.read(query) for cartridge in cartridges]
     total = merge(reads).log_sum_exp
+    total = jnp.where(total > -jnp.inf, total, 0)  # no slot anywhere: shares of 0, not NaN
     return jnp.stack([jnp.exp(read.log_sum_exp - total) for read in reads])
 
 
@@ -287,6 +282,7 @@ def _sampled(key: Array, document: Document, slots: int) -> Document:
 
 
 def _random_text(key: Array, document: Document, slots: int) -> Document:
+    key = jax.random.fold_in(key, 1)  # the document itself may have been drawn with this key
     return facts(key, slots, document.keys.shape[1], value_dim=document.values.shape[1])
 
 
@@ -309,15 +305,17 @@ _STARTS = {
 def _drop(cartridge: Cartridge, slots: int) -> Cartridge:
     """Without its first slots."""
 
-    def cut(array: Array | None, axis: int) -> Array | None:
-        return None if array is None else jax.lax.slice_in_dim(array, slots, None, axis=axis)
+    def cut(array: Array, axis: int) -> Array:
+        return jax.lax.slice_in_dim(array, slots, None, axis=axis)
 
-    return dataclasses.replace(
-        cartridge,
-        keys=cut(cartridge.keys, -2),
-        values=cut(cartridge.values, -2),
-        bias=cut(cartridge.bias, -1),
-        mask=cut(cartridge.mask, -1),
-        positions=cut(cartridge.positions, -1),
-        frozen=0,
-    )
+    return dataclasses.replace(_along_slots(cartridge, cut), frozen=0)
+
+
+def _along_slots(cartridge: Cartridge, change: Callable[[Array, int], Array]) -> Cartridge:
+    """With `change(array, axis of the slots)` of every array there is."""
+    axes = {"keys": -2, "values": -2, "bias": -1, "mask": -1, "positions": -1}
+    arrays = {name: getattr(cartridge, name) for name in axes}
+    changed: dict[str, Any] = {
+        name: change(array, axes[name]) for name, array in arrays.items() if array is not None
+    }
+    return dataclasses.replace(cartridge, **changed)

@@ -153,7 +153,8 @@ def _load(file: BinaryIO) -> tuple[Cartridge, dict[str, str]]:
             raise _Unfit("expected bytes 0 and 1 in mask, got others")
         tensor = np.frombuffer(content, kind).reshape(shapes[name])
         _check_numbers(name, tensor)
-        parts[name] = jnp.asarray(tensor)
+        with np.errstate(over="ignore"):
+            parts[name] = jnp.asarray(tensor)
         if parts[name].dtype != tensor.dtype:  # a double may be too large for a single
             _check_numbers(name, np.asarray(parts[name]))
     own = {name: text for name, text in strings.items() if name not in _OWN}

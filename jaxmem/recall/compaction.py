@@ -1,12 +1,13 @@
 """Smaller caches without gradient descent: truncation, eviction, Attention Matching."""
 
+from collections.abc import Callable
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.scipy.linalg import cho_factor, cho_solve
+from jax.scipy.linalg import cho_factor, cho_solve, solve_triangular
 from jax.typing import ArrayLike
 
 from jaxmem.common import lookup
@@ -17,6 +18,7 @@ from jaxmem.recall.facts import Document
 LEAST_WEIGHT = 1e-12
 """A slot that Attention Matching gives no mass gets this, so that its bias is finite."""
 
+_Pivots = tuple[Array, Array, Array, Array, Array, Array]
 _ROUNDS = 100  # of exchanges between zero and positive weights; about 10 are needed
 
 
@@ -59,7 +61,8 @@ def evict(document: Document, slots: int, queries: Array, scale: ArrayLike = SCA
     Source: Zhang et al. 2023 (H2O), arXiv:2306.14048; Li et al. 2024 (SnapKV), arXiv:2404.14469.
     """
     _check(document, slots, queries)
-    shares = jax.nn.softmax(slot_logits(queries, document.keys, scale), axis=-1)  # [Q, N]
+    keys, queries = _at_least_single(document.keys), _at_least_single(queries)
+    shares = jax.nn.softmax(slot_logits(queries, keys, scale), axis=-1)  # [Q, N]
     chosen = _most_attended(shares, slots, 0.0)
     return Cartridge(document.keys[chosen], document.values[chosen], scale)
 
@@ -91,9 +94,9 @@ def attention_matching(
       queries: [Q, K] reference questions.
       scale: inverse temperature.
       select: which keys are kept: "attention" (those of `evict`) or "omp" (orthogonal matching
-        pursuit: one at a time the key that takes most off |A w - 1|^2, w fitted again after each;
-        P solutions of up to P unknowns).
-      ridge: r, relative to the sum of squares of A and of B; at least 1e-6 in single precision.
+        pursuit: one at a time the key that takes most off |A w - 1|^2, w fitted again after
+        each).
+      ridge: r, relative to the sum of squares of A and of B; never less than 8 rounding units.
 
     Returns:
       The cartridge of P slots with a bias, in the order of the document.
@@ -122,7 +125,8 @@ def nonnegative_least_squares(
     Args:
       matrix: A [Q, P].
       target: b [Q].
-      ridge: at least 0; above 0 the solution is unique and found.
+      ridge: at least 0; less than 8 rounding units is taken as that much, so that the solution
+        is unique.
       prior: p, [P] or scalar.
 
     Returns:
@@ -131,27 +135,35 @@ def nonnegative_least_squares(
     Source: Kim and Park 2011, SIAM J. Sci. Comput. 33(6), algorithm 3.1.
     """
     with jax.default_matmul_precision("highest"):
-        gram, moment = _normal_equations(matrix, target[:, None], ridge, prior)
-        some = jnp.ones(matrix.shape[1], bool)
-        return _nonnegative(gram, moment[:, 0], some, some)[0]
+        gram, moment = _normal_equations(matrix, target, ridge, prior)
+        first = cho_solve(cho_factor(gram, lower=True), moment)
+        return _nonnegative(gram, moment, first)
 
 
 @partial(jax.jit, static_argnames=("slots", "chosen_by"))
 def _match(
-    document: Document, queries: Array, scale: ArrayLike, ridge: ArrayLike, slots: int, chosen_by
+    document: Document,
+    queries: Array,
+    scale: ArrayLike,
+    ridge: ArrayLike,
+    slots: int,
+    chosen_by: Callable[[Array, int, ArrayLike], Array],
 ) -> tuple[Array, Array, Array]:
+    keys, old, queries = (_at_least_single(part) for part in (*document, queries))
     with jax.default_matmul_precision("highest"):  # normal equations square the rounding
-        shares = jax.nn.softmax(slot_logits(queries, document.keys, scale), axis=-1)  # [Q, N]
-        outputs = shares @ document.values  # [Q, V]
+        shares = jax.nn.softmax(slot_logits(queries, keys, scale), axis=-1)  # [Q, N]
         chosen = chosen_by(shares, slots, ridge)  # [P]
         kept = shares[:, chosen]  # A [Q, P]
         weights = nonnegative_least_squares(kept, jnp.ones(len(kept), kept.dtype), ridge, 1.0)
         bias = jnp.log(jnp.maximum(weights, LEAST_WEIGHT))  # [P]
-        logits = slot_logits(queries, document.keys[chosen], scale, bias)
-        compact = jax.nn.softmax(logits, axis=-1)  # B [Q, P]
-        gram, moment = _normal_equations(compact, outputs, ridge, document.values[chosen])
-        values = cho_solve(cho_factor(gram, lower=True), moment)  # [P, V]
-    return document.keys[chosen], bias, values
+        compact = jax.nn.softmax(slot_logits(queries, keys[chosen], scale, bias), axis=-1)  # B
+        gram, moment = _normal_equations(compact, shares @ old, ridge, old[chosen])
+        values = cho_solve(cho_factor(gram, lower=True), moment)  # U [P, V]
+    return document.keys[chosen], bias, values.astype(document.values.dtype)
+
+
+def _at_least_single(array: Array) -> Array:
+    return array.astype(jnp.promote_types(array.dtype, jnp.float32))
 
 
 def _most_attended(shares: Array, slots: int, ridge: ArrayLike) -> Array:
@@ -164,27 +176,27 @@ def _pursuit(shares: Array, slots: int, ridge: ArrayLike) -> Array:
 
     j = argmax_j max(a_j . (1 - A_S w_S), 0)^2 / |a_j|^2
     """
-    ones = jnp.ones((len(shares), 1), shares.dtype)
+    ones = jnp.ones(len(shares), shares.dtype)
     gram, moment = _normal_equations(shares, ones, ridge, 1.0)
-    norms = jnp.sqrt(jnp.diagonal(gram))
+    norms, eps = jnp.sqrt(jnp.diagonal(gram)), jnp.finfo(gram.dtype).eps
 
     def add(t: int, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        chosen, weights, positive = state  # [P], [P], [P]
+        chosen, weights, lower = state  # [P], [P], [P, P] Cholesky factor, identity beyond t
         there = jnp.arange(slots) < t
-        columns = gram[:, chosen]  # [N, P]
-        gains = (moment[:, 0] - columns @ jnp.where(there, weights, 0)) / norms  # [N]
-        taken = (
-            jnp.zeros(len(gram), bool)
-            .at[jnp.where(there, chosen, len(gram))]
-            .set(True, mode="drop")
-        )
-        chosen = chosen.at[t].set(jnp.argmax(jnp.where(taken, -jnp.inf, gains)))
-        there, positive = there.at[t].set(True), positive.at[t].set(True)
-        some = gram[chosen][:, chosen]  # [P, P]
-        weights, positive = _nonnegative(some, moment[chosen, 0], there, positive)
-        return chosen, weights, positive
+        some = gram[:, chosen]  # [N, P]
+        gains = (moment - some @ weights) / norms  # [N]
+        taken = jnp.zeros(len(gram), bool).at[chosen].max(there)
+        best = jnp.argmax(jnp.where(taken, -jnp.inf, gains))
+        row = solve_triangular(lower, jnp.where(there, some[best], 0), lower=True)
+        rest = jnp.sqrt(jnp.maximum(gram[best, best] - row @ row, eps * gram[best, best]))
+        lower = lower.at[t].set(row.at[t].set(rest))
+        chosen, there = chosen.at[t].set(best), there.at[t].set(True)
+        sides = jnp.where(there, moment[chosen], 0)
+        first = cho_solve((lower, True), sides)
+        return chosen, _nonnegative(gram[chosen][:, chosen], sides, first, there), lower
 
-    start = jnp.zeros(slots, int), jnp.zeros(slots, shares.dtype), jnp.zeros(slots, bool)
+    zeros = jnp.zeros(slots, gram.dtype)
+    start = jnp.zeros(slots, int), zeros, jnp.eye(slots, dtype=gram.dtype)
     return jnp.sort(jax.lax.fori_loop(0, slots, add, start)[0])
 
 
@@ -194,15 +206,16 @@ _SELECTIONS = {"attention": _most_attended, "omp": _pursuit}
 def _normal_equations(
     matrix: Array, target: Array, ridge: ArrayLike, prior: ArrayLike
 ) -> tuple[Array, Array]:
-    """A^T A + r I [P, P] and A^T b + r p [P, V]; r is positive even if A is zero."""
+    """A^T A + r I [P, P] and A^T b + r p [P, ...]; r exceeds rounding, and 0 even if A is zero."""
     gram = matrix.T @ matrix
-    strength = jnp.maximum(ridge * jnp.trace(gram), 1e-30)
+    least = 8 * jnp.finfo(gram.dtype).eps  # so that the Cholesky factor exists
+    strength = jnp.maximum(jnp.maximum(ridge, least) * jnp.trace(gram), 1e-30)
     moment = matrix.T @ target
     return gram + strength * jnp.eye(len(gram), dtype=gram.dtype), moment + strength * prior
 
 
-def _nonnegative(gram: Array, moment: Array, there: Array, positive: Array) -> tuple[Array, Array]:
-    """argmin_{w >= 0} w G w / 2 - c w over the entries `there`, and which of them are positive.
+def _nonnegative(gram: Array, moment: Array, first: Array, there: ArrayLike = True) -> Array:
+    """argmin_{w >= 0} w G w / 2 - c w over the entries `there`; the others are 0.
 
     Entries are positive (gradient 0) or zero (gradient y = G w - c >= 0). All that break this
     change sides at once as long as their number falls, otherwise the last one alone, which ends
@@ -211,40 +224,36 @@ def _nonnegative(gram: Array, moment: Array, there: Array, positive: Array) -> t
     Args:
       gram: G [P, P], positive definite.
       moment: c [P].
-      there: [P] boolean; the other entries are 0.
-      positive: [P] boolean guess.
+      first: [P] the solution that may be negative; that is most often the answer.
+      there: [P] boolean.
     """
     size = len(gram)
     norms = jnp.sqrt(jnp.diagonal(gram))
     gram, moment = gram / norms[:, None] / norms, moment / norms  # w' = norms w: a unit diagonal
     slack = 10 * jnp.finfo(gram.dtype).eps * jnp.max(jnp.abs(moment))
 
-    def solve(positive: Array) -> tuple[Array, Array]:
-        both = positive[:, None] & positive
-        system = jnp.where(both, gram, jnp.eye(size, dtype=gram.dtype))
-        weights = cho_solve((jnp.linalg.cholesky(system), True), jnp.where(positive, moment, 0))
-        gradient = gram @ weights - moment
-        wrong = jnp.where(positive, weights < 0, gradient < -slack) & there
-        return weights, wrong
+    def breaks(positive: Array, weights: Array) -> Array:
+        return jnp.where(positive, weights < 0, gram @ weights - moment < -slack) & there
 
-    def going(state: tuple[Array, ...]) -> Array:
+    def going(state: _Pivots) -> Array:
         return jnp.any(state[2]) & (state[5] < _ROUNDS)
 
-    def exchange(state: tuple[Array, ...]) -> tuple[Array, ...]:
-        positive, _, wrong, fewest, tries, done = state
+    def exchange(state: _Pivots) -> _Pivots:
+        positive, _, wrong, fewest, tries, rounds = state
         count = jnp.sum(wrong)
-        better = count < fewest
-        tries = jnp.where(better, 3, tries - 1)
+        tries = jnp.where(count < fewest, 3, tries - 1)
         last = jnp.arange(size) == size - 1 - jnp.argmax(wrong[::-1])
-        positive = positive ^ jnp.where(better | (tries >= 0), wrong, last)
-        weights, wrong = solve(positive)
-        return positive, weights, wrong, jnp.minimum(fewest, count), tries, done + 1
+        positive = positive ^ jnp.where(tries >= 0, wrong, last)
+        system = jnp.where(positive[:, None] & positive, gram, jnp.eye(size, dtype=gram.dtype))
+        weights = cho_solve(cho_factor(system, lower=True), jnp.where(positive, moment, 0))
+        wrong = breaks(positive, weights)
+        return positive, weights, wrong, jnp.minimum(fewest, count), tries, rounds + 1
 
-    positive = positive & there
-    weights, wrong = solve(positive)
-    state = (positive, weights, wrong, jnp.asarray(size + 1), jnp.asarray(3), jnp.asarray(0))
-    positive, weights, *_ = jax.lax.while_loop(going, exchange, state)
-    return jnp.maximum(weights, 0) / norms, positive
+    positive = jnp.broadcast_to(jnp.asarray(there), (size,))
+    weights = first * norms
+    counters = jnp.asarray(size + 1), jnp.asarray(3), jnp.asarray(0)
+    state = positive, weights, breaks(positive, weights), *counters
+    return jnp.maximum(jax.lax.while_loop(going, exchange, state)[1], 0) / norms
 
 
 def _check(document: Document, slots: int, queries: Array | None = None) -> None:

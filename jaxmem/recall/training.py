@@ -26,6 +26,7 @@ from jax.typing import ArrayLike
 from jaxmem.recall.attention import attend
 from jaxmem.recall.cartridge import SCALE, Cartridge, check_document, slot_entropy
 from jaxmem.recall.facts import Document, paraphrase
+from jaxmem.recall.mqar import accuracy
 
 ADAM = optax.scale_by_adam()
 OBJECTIVES = ("self_study", "recitation")
@@ -97,37 +98,16 @@ class _Lesson(NamedTuple):
     distractor_weight: ArrayLike
 
 
-def expected_answer(output: Array, vocabulary: Array, output_scale: ArrayLike = SCALE) -> Array:
-    """Mean of the answers that a read makes likely.
+def _answer(output: Array, vocabulary: Array, output_scale: ArrayLike) -> tuple[Array, Array]:
+    """Mean of the answers that a read [Q, V] makes likely, and the log of their partition sum.
 
-    E[u] = sum_j softmax(gamma o . u_j) u_j
-
-    Args:
-      output: [..., V] what was read.
-      vocabulary: [M, V] all possible answers.
-      output_scale: gamma.
-
-    Returns:
-      [..., V].
+    E[u] = sum_j softmax(gamma o . u_j) u_j, log Z = log sum_j exp(gamma o . u_j)
     """
-    return jax.nn.softmax(output_scale * (output @ vocabulary.T), axis=-1) @ vocabulary
-
-
-def recall_accuracy(output: Array, answer: Array, vocabulary: Array) -> Array:
-    """Share of reads whose likeliest answer is the right one.
-
-    Args:
-      output: [..., V] what was read.
-      answer: [..., V] the right value, an entry of the vocabulary.
-      vocabulary: [M, V] all possible answers, all different.
-
-    Returns:
-      Scalar in 0..1.
-    """
-    right = jnp.sum(output * answer, axis=-1)
-    # A hair of slack: the same product summed in another order is not another answer.
-    best = jnp.max(output @ vocabulary.T, axis=-1)
-    return jnp.mean(right >= best - 1e-5 * jnp.abs(best))
+    logits = output_scale * (output @ vocabulary.T)  # [Q, M]
+    top = jnp.max(logits, axis=-1, keepdims=True)
+    weights = jnp.exp(logits - top)
+    total = jnp.sum(weights, axis=-1, keepdims=True)
+    return weights @ vocabulary / total, (top + jnp.log(total))[..., 0]
 
 
 def train_cartridge(
@@ -144,6 +124,7 @@ def train_cartridge(
     noise: ArrayLike = 0.3,
     output_scale: ArrayLike = SCALE,
     key_norm: ArrayLike = jnp.inf,
+    focus: ArrayLike | Callable[[Array], Array] | None = None,
     vocabulary: Array | None = None,
     distractors: Cartridge | None = None,
     distractor_weight: ArrayLike = 1.0,
@@ -172,6 +153,9 @@ def train_cartridge(
       output_scale: gamma, inverse temperature of the distribution over answers.
       key_norm: after each step keys longer than this are scaled back to it, which keeps the
         softmax over slots from saturating; infinity for no bound.
+      focus: q of the loss (1 - e^{-q KL}) / q, given as the learning rate is: questions that are
+        answered badly count less, so that a memory too small for all facts keeps some of them
+        whole. None for plain KL (q = 0).
       vocabulary: [M, V] the possible answers; the document's values if not given.
       distractors: cartridges of other documents, leaves with a leading axis [J]; in each block
         of steps one of them is read along with the cartridge and learns nothing.
@@ -193,14 +177,12 @@ def train_cartridge(
         raise ValueError(
             f"expected a vocabulary [M, {document.values.shape[1]}], got {vocabulary.shape}"
         )
-    rates = jax.vmap(learning_rate)(jnp.arange(steps)) if callable(learning_rate) else learning_rate
-    if jnp.shape(rates) not in ((), (steps,)):
-        raise ValueError(f"expected a learning rate or {steps} of them, got {jnp.shape(rates)}")
     return _train(
         key,
         cartridge,
         document,
-        jnp.broadcast_to(jnp.asarray(rates, document.keys.dtype), (steps,)),
+        _each_step("learning rate", learning_rate, steps),
+        None if focus is None else _each_step("focus", focus, steps),
         _Lesson(vocabulary, noise, output_scale, key_norm, distractors, distractor_weight),
         objective=objective,
         loss=loss,
@@ -219,6 +201,7 @@ def _train(
     cartridge: Cartridge,
     document: Document,
     rates: Array,  # [steps]
+    focuses: Array | None,  # [steps]
     lesson: _Lesson,
     *,
     objective: str,
@@ -238,11 +221,13 @@ def _train(
         keys = document.keys[numbers]
         return paraphrase(key, keys, lesson.noise) if objective == "self_study" else keys
 
-    def teach(questions: Array, numbers: Array) -> Array:
-        """The answer the teacher expects, [Q, V]."""
+    def teach(questions: Array, numbers: Array) -> tuple[Array, Array]:
+        """The mean answer that the teacher expects, [Q, V], and its entropy [Q]."""
         if loss == "hard":
-            return document.values[numbers]
-        return expected_answer(teacher_read(questions, numbers), *answers)
+            return document.values[numbers], jnp.zeros(len(numbers))
+        output = teacher_read(questions, numbers)
+        mean, log_z = _answer(output, *answers)
+        return mean, log_z - lesson.output_scale * jnp.sum(mean * output, axis=-1)
 
     def teacher_read(questions: Array, numbers: Array) -> Array:
         seen = None
@@ -263,9 +248,13 @@ def _train(
         other: Cartridge | None,
     ) -> tuple[tuple[_Slots, optax.OptState], None]:
         slots, state = carry
-        questions, targets, rate = lecture
+        questions, targets, entropies, rate, focus = lecture
         output, pull_back = jax.vjp(lambda s: read(s, questions, other), slots)
-        error = expected_answer(output, *answers) - targets  # [B, V]
+        mean, log_z = _answer(output, *answers)
+        error = mean - targets  # [B, V]
+        if focus is not None:
+            kl = log_z - lesson.output_scale * jnp.sum(targets * output, axis=-1) - entropies
+            error = error * jnp.exp(-focus * kl)[:, None]
         (gradient,) = pull_back(lesson.output_scale / batch * error)
         gradient = jax.tree.map(partial(_where_slot, trainable), gradient)
         direction, state = optimizer.update(gradient, state, slots)
@@ -273,17 +262,20 @@ def _train(
         return (_bounded(slots, trainable, lesson.key_norm), state), None
 
     def block(
-        carry: tuple[_Slots, optax.OptState], inputs: tuple[Array, Array]
+        carry: tuple[_Slots, optax.OptState], inputs: tuple[Array, Array, Array | None]
     ) -> tuple[tuple[_Slots, optax.OptState], None]:
-        key, rates = inputs
+        key, rates, focuses = inputs
         key_numbers, key_words, key_other = jax.random.split(key, 3)
         count = len(rates) * batch
         numbers = jax.random.randint(key_numbers, (count,), 0, document.keys.shape[0])
         questions = ask(key_words, numbers)
+        means, entropies = teach(questions, numbers)
         lectures = (
             questions.reshape(len(rates), batch, -1),
-            teach(questions, numbers).reshape(len(rates), batch, -1),
+            means.reshape(len(rates), batch, -1),
+            entropies.reshape(len(rates), batch),
             rates,
+            focuses,
         )
         other = None
         if lesson.distractors is not None:
@@ -294,7 +286,7 @@ def _train(
         return jax.lax.scan(partial(step, other=other), carry, lectures)
 
     def stretch(
-        carry: tuple[_Slots, optax.OptState], inputs: tuple[Array, Array]
+        carry: tuple[_Slots, optax.OptState], inputs: tuple[Array, Array, Array | None]
     ) -> tuple[tuple[_Slots, optax.OptState], History]:
         carry, _ = jax.lax.scan(block, carry, inputs)
         return carry, look(carry[0])
@@ -308,27 +300,29 @@ def _train(
         return History(
             jnp.zeros((), int),
             _kl(teacher_output, student, lesson.vocabulary, lesson.output_scale),
-            recall_accuracy(verbatim, document.values, lesson.vocabulary),
-            recall_accuracy(paraphrased, document.values, lesson.vocabulary),
+            accuracy(verbatim, lesson.vocabulary, right),
+            accuracy(paraphrased, lesson.vocabulary, right),
             jnp.sum(norms * counted) / jnp.sum(counted),
             jnp.mean(slot_entropy(now, other_words)),
         )
 
     answers = (lesson.vocabulary, lesson.output_scale)
     everything = jnp.arange(document.keys.shape[0])
+    right = _nearest(document.values, lesson.vocabulary)
     other_words = paraphrase(key_test, document.keys, lesson.noise)
     tested = document.keys if objective == "recitation" else other_words
     teacher_output = teacher_read(tested, everything)
     length = _block_steps(record_every)
     keys = jax.random.split(key_train, len(rates) // length)
+
+    def by_block(numbers: Array | None) -> Array | None:
+        return None if numbers is None else numbers.reshape(-1, record_every // length, length)
+
     slots = _Slots(cartridge.keys, cartridge.values, cartridge.bias)
     (end, _), seen = jax.lax.scan(
         stretch,
         (slots, optimizer.init(slots)),
-        (
-            keys.reshape(-1, record_every // length),
-            rates.reshape(-1, record_every // length, length),
-        ),
+        (keys.reshape(-1, record_every // length), by_block(rates), by_block(focuses)),
     )
     history = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), look(slots), seen)
     history = history._replace(step=record_every * jnp.arange(len(history.loss)))
@@ -336,6 +330,22 @@ def _train(
     worse = ~(history.loss[-1] < history.loss[0])
     status = jnp.where(finite, jnp.where(worse, Status.WORSE, Status.OK), Status.NOT_FINITE)
     return Trained(dataclasses.replace(cartridge, **end._asdict()), history, status)
+
+
+def _nearest(values: Array, vocabulary: Array) -> Array:
+    """Number of the answer that is nearest to each value [N]."""
+    products = values @ vocabulary.T - jnp.sum(vocabulary**2, axis=-1) / 2
+    return jnp.argmax(products, axis=-1)
+
+
+def _each_step(what: str, number: ArrayLike | Callable[[Array], Array], steps: int) -> Array:
+    """A number, a schedule or a number a step, as a number a step [steps]."""
+    numbers = (
+        jax.vmap(number)(jnp.arange(steps)) if callable(number) else jnp.asarray(number, float)
+    )
+    if numbers.shape not in ((), (steps,)):
+        raise ValueError(f"expected one {what} or {steps} of them, got {numbers.shape}")
+    return jnp.broadcast_to(numbers, (steps,))
 
 
 def _where_slot(slot: Array, array: Array) -> Array:

@@ -11,17 +11,17 @@ from jaxmem import demos
 from jaxmem.cli import arguments
 from jaxmem.cli import demo as command
 from jaxmem.cli.main import main
-from jaxmem.demos import Demo, DemoResult, Figure, Table, beside_lecture
+from jaxmem.demos import Demo, DemoResult, Extent, Figure, Table, beside_lecture
 
 
-def small(full: bool) -> DemoResult:
+def small(extent: Extent) -> DemoResult:
     """A demo that takes no time: one exact figure, one gap, one stochastic."""
     figures = {
         "kv-8b": beside_lecture("kv-8b", 131072),
         "prefill-250": beside_lecture("prefill-250", 6.0, note="why", beside={"measured": 7.5}),
         "mem-mem0-current": beside_lecture("mem-mem0-current", 0.9, 0.8, 1.0),
     }
-    table = Table("A table", ["x", "y"], [[1, 2.5 if full else 1.5], ["z", None]], ["a note"])
+    table = Table("A table", ["x", "y"], [[1, 2.5 if extent.full else 1.5], ["z", None]], ["a note"])
 
     def draw() -> object:
         from jaxmem import plots

@@ -4,13 +4,13 @@ import math
 
 import pytest
 
-from jaxmem.demos import DEMOS, DemoResult, beside_lecture, lecture_figures
+from jaxmem.demos import DEMOS, DemoResult, Extent, beside_lecture, lecture_figures
 from jaxmem.demos.context_cost import cached_tokens_limit
 
 
 @pytest.fixture(scope="module")
 def result() -> DemoResult:
-    return DEMOS["01"].run(False)
+    return DEMOS["01"].run(Extent())
 
 
 def test_every_figure_of_demo_01_and_exercises_1_and_4_is_there(result: DemoResult) -> None:

@@ -35,7 +35,7 @@ def simulate(keys: Array, n: int, dim: int, vocabulary: int) -> Array:
 
 @pytest.mark.parametrize(
     ("n", "dim", "vocabulary"),
-    [(96, 64, 96), (192, 64, 192), (256, 64, 512), (1024, 64, 1024), (320, 96, 320)],
+    [(96, 64, 96), (256, 64, 512), (1024, 64, 1024), (320, 96, 320)],
 )
 def test_closed_forms_agree_with_simulation(n: int, dim: int, vocabulary: int) -> None:
     found = np.mean(simulate(jax.random.split(jax.random.key(1), 20), n, dim, vocabulary), axis=0)

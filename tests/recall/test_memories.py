@@ -50,17 +50,17 @@ CASES = {
         m.decay(chunk=64), Gates((0.7, 1)), lambda s: reference.decay(*s[:3], s.gates.decay)
     ),
     "delta_rule": Case(
-        m.delta_rule(chunk=64),
+        m.delta_rule(chunk=16),
         Gates(None, (0.2, 1)),
         lambda s: reference.gated_delta_rule(*s[:3], 1.0, s.gates.rate),
     ),
     "gated_delta_rule": Case(
-        m.gated_delta_rule(chunk=64),
+        m.gated_delta_rule(chunk=16),
         Gates((0.7, 1), (0.2, 1)),
         lambda s: reference.gated_delta_rule(*s[:3], s.gates.decay, s.gates.rate),
     ),
     "longhorn": Case(
-        m.longhorn(chunk=64),
+        m.longhorn(chunk=16),
         Gates(None, (0.2, 5)),
         lambda s: reference.longhorn(*s[:3], s.gates.rate),
     ),
@@ -72,7 +72,7 @@ CASES = {
         KEY_DIM,
     ),
     "recursive_least_squares": Case(
-        m.recursive_least_squares(0.3, chunk=64),
+        m.recursive_least_squares(0.3, chunk=16),
         Gates(),
         lambda s: reference.recursive_least_squares(*s[:3], 0.3),
     ),

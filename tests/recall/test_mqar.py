@@ -46,10 +46,8 @@ def replay(stream: Stream, n: int) -> list[tuple[int, int]]:
     shape=st.sampled_from(
         [
             (1, 1, 1, 0, 0, False),
-            (5, 3, 9, 7, 4, True),
-            (5, 4, 3, 8, 0, False),
+            (5, 3, 3, 7, 4, False),
             (6, 2, 40, 30, 9, True),
-            (6, 40, 40, 30, 9, False),
         ]
     ),
 )
@@ -185,13 +183,16 @@ def test_overwrites_are_that_frequent_and_uniform() -> None:
     assert np.all(np.abs(np.bincount(changed, minlength=4)[1:] / len(changed) - 1 / 3) < 0.06)
 
 
+one_query = jax.jit(
+    jax.vmap(lambda key, power: mqar(key, 12, 2, queries=1, gap_power=power), (0, None))
+)
+
+
 @pytest.mark.parametrize("power", [0.01, 1.0, 2.5])
 def test_gaps_follow_the_power_law(power: float) -> None:
     """One query after n writes: every gap of 1..n is open, and p ~ gap^(a - 1)."""
     n, draws = 12, 4000
-    streams = jax.jit(
-        jax.vmap(lambda key, power: mqar(key, n, 2, queries=1, gap_power=power), (0, None))
-    )(jax.random.split(jax.random.key(0), draws), power)
+    streams = one_query(jax.random.split(jax.random.key(0), draws), power)
     counts = np.bincount(np.asarray(streams.gap[:, -1]), minlength=n + 1)
     assert counts[0] == 0
     weights = np.arange(1.0, n + 1) ** (power - 1)

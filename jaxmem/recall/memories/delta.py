@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 from jax.typing import ArrayLike
 
 from jaxmem.recall.memories.memory import (
@@ -16,6 +16,7 @@ from jaxmem.recall.memories.memory import (
     scan_chunks,
 )
 from jaxmem.recall.memories.sums import linear_read, shape, zeros
+from jaxmem.recall.memories.triangular import unit_lower_inverse
 
 
 def delta_rule(rate: ArrayLike = 1.0, *, chunk: int = 64) -> Memory:
@@ -119,7 +120,7 @@ def _delta(
         rate = rate_of(rows.rate, k)[:, None]
         coupling = jnp.tril(rate * (k @ k.T) * left, -1)  # A [C, C]
         sides = jnp.concatenate([rate * v, rate * start[:, None] * k], axis=1)  # [C, V + K]
-        solved = unit_lower_solve(coupling, sides)
+        solved = unit_lower_inverse(coupling) @ sides
         own, read = solved[:, : v.shape[1]], solved[:, v.shape[1] :]  # [C, V], [C, K]
         among = None if q is None else q @ k.T * left  # [C, C]
         scaled = None if q is None else start[:, None] * q
@@ -135,19 +136,3 @@ def _delta(
         return scan_chunks(local, step, weights, rows, chunk)
 
     return build(zeros, write, write_rows, linear_read, shape, gates)
-
-
-def unit_lower_solve(strict: Array, sides: Array) -> Array:
-    """Solves (I + A) X = B for a strictly lower triangular A.
-
-    Args:
-      strict: A, [C, C].
-      sides: B, [C, N].
-
-    Returns:
-      X, [C, N].
-    """
-    # unit_diagonal: the zeros on the diagonal of A are taken for ones.
-    return lax.linalg.triangular_solve(
-        strict, sides, left_side=True, lower=True, unit_diagonal=True
-    )

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
-from jax.scipy.linalg import cho_factor, cho_solve, solve_triangular
+from jax.scipy.linalg import cho_factor, cho_solve
 from jax.typing import ArrayLike
 
 from jaxmem.recall.memories.memory import (
@@ -17,6 +17,7 @@ from jaxmem.recall.memories.memory import (
     scan_chunks,
 )
 from jaxmem.recall.memories.sums import linear_read
+from jaxmem.recall.memories.triangular import cholesky_inverse
 
 
 class RLSState(NamedTuple):
@@ -110,10 +111,8 @@ def recursive_least_squares(ridge: ArrayLike = 0.1, *, chunk: int = 64) -> Memor
         weights, inverse = state
         q, k, v = rows.queries, rows.keys, rows.values  # [C, K], [C, K], [C, V]
         sides = k @ inverse  # [C, K]
-        lower = jnp.linalg.cholesky(jnp.eye(k.shape[0], dtype=k.dtype) + sides @ k.T)  # L [C, C]
-        both = jnp.concatenate([sides, v - k @ weights], axis=1)  # [C, K + V]
-        solved = solve_triangular(lower, both, lower=True)
-        y, z = solved[:, : k.shape[1]], solved[:, k.shape[1] :]  # [C, K], [C, V]
+        inverse_lower = cholesky_inverse(jnp.eye(k.shape[0], dtype=k.dtype) + sides @ k.T)  # [C, C]
+        y, z = inverse_lower @ sides, inverse_lower @ (v - k @ weights)  # [C, K], [C, V]
         outputs = None if q is None else q @ weights + jnp.tril(q @ y.T) @ z
         return RLSState(weights + y.T @ z, inverse - y.T @ y), outputs
 

@@ -195,6 +195,9 @@ def build(
 
     Returns:
       The memory.
+
+    Raises:
+      ValueError: (its functions) for wrong shapes, and for gates that the memory does not have.
     """
 
     def dtype(state: Any) -> Any:

@@ -1,0 +1,471 @@
+"""The experiments of demo 04, each a sweep over seeds and settings."""
+
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from jaxmem.recall import Document, accuracy, attend, facts, paraphrase
+from jaxmem.recall.cartridges import (
+    SCALE,
+    STARTS,
+    Cartridge,
+    attention_matching,
+    attention_shares,
+    compose,
+    evict,
+    init_cartridge,
+    slot_entropy,
+    train_cartridge,
+    whole,
+)
+from jaxmem.recall.memories import MEMORIES, cross_entropy_map, least_squares
+from jaxmem.sweep import Sweep, grid, sweep
+
+FACTS, DIM, NOISE = 512, 64, 0.3
+LONG_FACTS, LONG_SLOTS = 2_048, 256
+SLOTS = (16, 32, 64, 128, 256)
+RECORD = 250
+
+Metrics = dict[str, Array]
+Setting = dict[str, Any]
+
+
+class Recipe(NamedTuple):
+    """How a cartridge is trained; the same numbers for every figure of the demo.
+
+    name: what tables call it.
+    learning_rate: of Adam, in the first step.
+    cosine: whether it falls to 0 along a cosine, or stays.
+    batch: questions a step.
+    key_norm: longest key a slot may have.
+    focus: q of the loss (1 - e^{-q KL}) / q, None for KL.
+    """
+
+    name: str
+    learning_rate: float
+    cosine: bool
+    batch: int
+    key_norm: float
+    focus: float | None
+
+    def train(
+        self, key: Array, cartridge: Cartridge, document: Document, steps: int, **options: Any
+    ) -> Any:
+        """`train_cartridge` under this recipe.
+
+        Args:
+          key: PRNG key.
+          cartridge: where to start.
+          document: N facts.
+          steps: of the optimizer.
+          options: passed on.
+
+        Returns:
+          A `Trained`.
+        """
+        rate = self.learning_rate
+        return train_cartridge(
+            key,
+            cartridge,
+            document,
+            steps=steps,
+            learning_rate=optax.cosine_decay_schedule(rate, steps) if self.cosine else rate,
+            batch=self.batch,
+            key_norm=self.key_norm,
+            focus=self.focus,
+            noise=NOISE,
+            **{"record_every": RECORD, **options},
+        )
+
+
+LECTURE = Recipe("lecture", 0.002, False, 64, float("inf"), None)
+OURS = Recipe("ours", 0.05, True, 128, 0.6, 0.2)
+
+
+class Seed(NamedTuple):
+    """What all experiments of a seed share.
+
+    document: its facts.
+    questions: every fact, in other words; never used in training.
+    key_start, key_train: for what is random in the cartridge and its training.
+    """
+
+    document: Document
+    questions: Array
+    key_start: Array
+    key_train: Array
+
+
+def of_seed(key: Array, n: int = FACTS, unit_values: bool = True) -> Seed:
+    """The document of a seed, and what is asked about it.
+
+    Args:
+      key: PRNG key.
+      n: facts.
+      unit_values: whether values have length 1.
+
+    Returns:
+      The document with its questions and keys.
+    """
+    key_document, key_questions, key_start, key_train = jax.random.split(key, 4)
+    document = facts(key_document, n, DIM, unit_values=unit_values)
+    return Seed(document, paraphrase(key_questions, document.keys, NOISE), key_start, key_train)
+
+
+def recall(read: Callable[[Array], Array], seed: Seed) -> Metrics:
+    """Share of facts recalled, asked with their own keys and in other words.
+
+    Args:
+      read: from questions [Q, K] to outputs [Q, V].
+      seed: whose document is asked about.
+
+    Returns:
+      verbatim and paraphrased, scalars.
+    """
+    keys, values = seed.document
+    numbers = jnp.arange(len(keys))
+    return {
+        "verbatim": accuracy(read(keys), values, numbers),
+        "paraphrased": accuracy(read(seed.questions), values, numbers),
+    }
+
+
+def _output(cartridge: Cartridge) -> Callable[[Array], Array]:
+    return lambda query: cartridge.read(query).output
+
+
+def _start(seed: Seed, room: int, setting: Setting) -> Cartridge:
+    """A cartridge of setting["slots"] of `room` slots, started as setting["start"] says."""
+    starts = [init_cartridge(seed.key_start, seed.document, room, how) for how in STARTS]
+    chosen = jax.tree.map(lambda *parts: jnp.stack(parts)[setting["start"]], *starts)
+    return dataclasses.replace(chosen, mask=jnp.arange(room) < setting["slots"])
+
+
+def _train_run(
+    key: Array, setting: Setting, *, recipe: Recipe, room: int, steps: int, options: Setting
+) -> Metrics:
+    seed = of_seed(key)
+    trained = recipe.train(
+        seed.key_train, _start(seed, room, setting), seed.document, steps, **options
+    )
+    history = trained.history
+    curves = {f"{name}_curve": value for name, value in history._asdict().items()}
+    return {
+        **recall(_output(trained.cartridge), seed),
+        "status": trained.status,
+        "key_norm": history.key_norm[-1],
+        "entropy": history.entropy[-1],
+        **curves,
+    }
+
+
+def trainings(
+    recipe: Recipe,
+    seeds: int,
+    slots: tuple[int, ...],
+    steps: int,
+    starts: tuple[str, ...] = ("first",),
+    **options: Any,
+) -> Sweep:
+    """Cartridges of several sizes and starts, all on one document and the same questions a seed.
+
+    Args:
+      recipe: how to train.
+      seeds: documents.
+      slots: sizes; they share one program, padded to the largest.
+      steps: of the optimizer.
+      starts: of the cartridge.
+      options: of `train_cartridge` (objective, loss).
+
+    Returns:
+      Records with slots, start (its number in `STARTS`), verbatim, paraphrased, status, key_norm
+      and entropy; the history as arrays.
+    """
+    run = partial(_train_run, recipe=recipe, room=max(slots), steps=steps, options=options)
+    numbers = [STARTS.index(start) for start in starts]
+    return sweep(run, seeds, grid(slots=list(slots), start=numbers), label=f"{recipe.name} {slots}")
+
+
+def _baseline_run(key: Array, setting: Setting, *, slots: tuple[int, ...]) -> Metrics:
+    seed = of_seed(key)
+    asked = paraphrase(seed.key_train, jnp.tile(seed.document.keys, (4, 1)), NOISE)
+    found = {"icl": recall(_output(whole(seed.document)), seed)}
+    for p in slots:
+        found[f"truncated {p}"] = recall(_output(init_cartridge(key, seed.document, p)), seed)
+        found[f"evicted {p}"] = recall(_output(evict(seed.document, p, asked)), seed)
+        matched = attention_matching(seed.document, p, asked)
+        found[f"matched {p}"] = recall(_output(matched), seed)
+    return {f"{name} {kind}": x for name, row in found.items() for kind, x in row.items()}
+
+
+def baselines(seeds: int, slots: tuple[int, ...]) -> Sweep:
+    """What needs no training: the whole document, truncation, eviction, Attention Matching.
+
+    Args:
+      seeds: documents.
+      slots: sizes.
+
+    Returns:
+      Metrics named "icl verbatim", "truncated 64 paraphrased" and so on.
+    """
+    return sweep(partial(_baseline_run, slots=slots), seeds, [{}], label="baselines")
+
+
+def _memory_run(key: Array, setting: Setting, *, unit_values: bool) -> Metrics:
+    seed = of_seed(key, unit_values=unit_values)
+    keys, values = seed.document
+    found = {}
+    for name, factory in MEMORIES.items():
+        memory = factory()
+        state, _ = memory.write_chunk(memory.init(DIM, DIM), keys, values)
+        found[name] = recall(partial(memory.read, state), seed)
+    maps = {
+        "least squares": least_squares(keys, values),
+        "cross-entropy": cross_entropy_map(keys, values),
+        "cross-entropy, paraphrases": cross_entropy_map(
+            keys, values, noise=NOISE, key=seed.key_train
+        ),
+    }
+    for name, weights in maps.items():
+        found[name] = recall(lambda query, w=weights: query @ w, seed)
+    return {f"{name} {kind}": x for name, row in found.items() for kind, x in row.items()}
+
+
+def memories(seeds: int, unit_values: bool = True) -> Sweep:
+    """Every linear memory, 64 x 64 floats, after one pass over the document in order.
+
+    Args:
+      seeds: documents.
+      unit_values: whether values have length 1.
+
+    Returns:
+      Metrics named "outer_product verbatim" and so on.
+    """
+    return sweep(partial(_memory_run, unit_values=unit_values), seeds, [{}], label="memories")
+
+
+def _long_run(key: Array, setting: Setting, *, steps: int, window: int | None) -> Metrics:
+    seed = of_seed(key, LONG_FACTS)
+    start = init_cartridge(seed.key_start, seed.document, LONG_SLOTS)
+    trained = LECTURE.train(
+        seed.key_train, start, seed.document, steps, window=window, record_every=steps // 12
+    )
+    keys, values = seed.document
+    seen = attend(seed.questions, keys[:FACTS], values[:FACTS], SCALE).output
+    return {
+        **recall(_output(trained.cartridge), seed),
+        "status": trained.status,
+        "icl": accuracy(seen, values, jnp.arange(LONG_FACTS)),
+        "step_curve": trained.history.step,
+        "paraphrased_curve": trained.history.paraphrased,
+    }
+
+
+def long_document(seeds: int, steps: int, window: int | None) -> Sweep:
+    """A document of 2,048 facts in 256 slots, by a teacher that sees a window of it or all.
+
+    Args:
+      seeds: documents.
+      steps: of the optimizer.
+      window: facts the teacher sees at once, None for all.
+
+    Returns:
+      Records with paraphrased and icl (the first 512 facts in the context).
+    """
+    run = partial(_long_run, steps=steps, window=window)
+    return sweep(run, seeds, [{}], label=f"{LONG_FACTS} facts")
+
+
+class Library(NamedTuple):
+    """Documents that share one vocabulary.
+
+    documents: [J] documents of FACTS facts; number 2 i and 2 i + 1 split the vocabulary.
+    questions: [J, FACTS, K] all facts in other words.
+    vocabulary: [2 FACTS, V] the answers of all.
+    answers: [J, FACTS] number of each fact's value in the vocabulary.
+    """
+
+    documents: Document
+    questions: Array
+    vocabulary: Array
+    answers: Array
+
+
+def library(key: Array, documents: int) -> Library:
+    """Documents whose answers come from one vocabulary of 1,024 values.
+
+    Args:
+      key: PRNG key.
+      documents: an even number.
+
+    Returns:
+      The documents, their questions and the vocabulary.
+    """
+    key_facts, key_order, key_questions = jax.random.split(key, 3)
+    vocabulary = facts(key_facts, 2 * FACTS, DIM).values
+
+    def pair(key_keys: Array, key_order: Array) -> tuple[Array, Array]:
+        keys = facts(key_keys, 2 * FACTS, DIM).keys
+        return keys, jax.random.permutation(key_order, 2 * FACTS)
+
+    keys, answers = jax.vmap(pair)(
+        jax.random.split(key_facts, documents // 2), jax.random.split(key_order, documents // 2)
+    )
+    keys, answers = keys.reshape(documents, FACTS, DIM), answers.reshape(documents, FACTS)
+    return Library(
+        Document(keys, vocabulary[answers]),
+        paraphrase(key_questions, keys, NOISE),
+        vocabulary,
+        answers,
+    )
+
+
+def _pick(tree: Any, number: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf[number], tree)
+
+
+def _apart(recipe: Recipe, key: Array, shelf: Library, slots: int, steps: int) -> Cartridge:
+    """A cartridge for each document, trained without a look at another [J]."""
+
+    def one(document: Document) -> Cartridge:
+        start = init_cartridge(key, document, slots)
+        trained = recipe.train(
+            key, start, document, steps, vocabulary=shelf.vocabulary, record_every=None
+        )
+        return trained.cartridge
+
+    return jax.vmap(one)(shelf.documents)
+
+
+def _mixed(
+    recipe: Recipe, key: Array, shelf: Library, cartridges: Cartridge, steps: int, weight: float
+) -> Cartridge:
+    """The first two, trained on beside the others' slots; neither meets the other."""
+    others = _pick(cartridges, slice(2, None))
+
+    def one(start: Cartridge, document: Document) -> Cartridge:
+        return recipe.train(
+            key,
+            start,
+            document,
+            steps,
+            vocabulary=shelf.vocabulary,
+            distractors=others,
+            distractor_weight=weight,
+            record_every=None,
+        ).cartridge
+
+    return jax.vmap(one)(_pick(cartridges, slice(0, 2)), _pick(shelf.documents, slice(0, 2)))
+
+
+def _together(shelf: Library, a: Cartridge, b: Cartridge) -> Metrics:
+    """Both read side by side, asked about both; the attention each loses to the other."""
+    both = compose(a, b)
+
+    def right(cartridge: Cartridge, number: int) -> Array:
+        output = cartridge.read(shelf.questions[number]).output
+        return accuracy(output, shelf.vocabulary, shelf.answers[number])
+
+    shares = jnp.stack(
+        [
+            attention_shares([a, b], shelf.questions[0])[0],
+            attention_shares([b, a], shelf.questions[1])[0],
+        ]
+    )
+    return {
+        "composed": (right(both, 0) + right(both, 1)) / 2,
+        "only_a": (right(a, 0) + right(a, 1)) / 2,
+        "leak": 1 - jnp.mean(shares),
+        "own_share_curve": jnp.sort(shares.reshape(-1)),
+    }
+
+
+def _joint(recipe: Recipe, key: Array, shelf: Library, slots: int, steps: int) -> Metrics:
+    """One cartridge of twice the slots, trained on both documents; and truncation to as many."""
+    document = jax.tree.map(lambda leaf: leaf[:2].reshape(-1, leaf.shape[-1]), shelf.documents)
+    questions, answers = shelf.questions[:2].reshape(-1, DIM), shelf.answers[:2].reshape(-1)
+    start = init_cartridge(key, document, 2 * slots)
+    trained = recipe.train(
+        key, start, document, steps, vocabulary=shelf.vocabulary, record_every=None
+    )
+    return {
+        name: accuracy(cartridge.read(questions).output, shelf.vocabulary, answers)
+        for name, cartridge in (("joint", trained.cartridge), ("icl", start))
+    }
+
+
+def _composition_run(
+    key: Array, setting: Setting, *, recipe: Recipe, slots: int, steps: int, mix: float | None
+) -> Metrics:
+    key_shelf, key_train = jax.random.split(key)
+    shelf = library(key_shelf, 2 if mix is None else 6)
+    apart = _apart(recipe, key_train, shelf, slots, steps)
+    found = {**_together(shelf, _pick(apart, 0), _pick(apart, 1))}
+    found |= _joint(recipe, key_train, shelf, slots, steps)
+    if mix is not None:
+        mixed = _mixed(recipe, key_train, shelf, apart, steps, mix)
+        also = _together(shelf, _pick(mixed, 0), _pick(mixed, 1))
+        found |= {f"mixed_{name}": value for name, value in also.items()}
+    return found
+
+
+def composition(
+    recipe: Recipe, seeds: int, slots: int, steps: int, mix: float | None = None
+) -> Sweep:
+    """Cartridges of documents A and B read side by side, against one trained on both.
+
+    Args:
+      recipe: how to train.
+      seeds: pairs of documents.
+      slots: of each cartridge.
+      steps: of the optimizer.
+      mix: weight of other documents' slots in a second training; None for none. A and B never
+        meet each other's slots.
+
+    Returns:
+      Records with composed, only_a, leak, joint and icl, and mixed_composed and so on.
+    """
+    run = partial(_composition_run, recipe=recipe, slots=slots, steps=steps, mix=mix)
+    return sweep(run, seeds, [{}], label=f"composition, {recipe.name}")
+
+
+def _logit_run(key: Array, setting: Setting, *, slots: int) -> Metrics:
+    seed = of_seed(key)
+    cartridge = _pick(
+        jax.tree.map(
+            lambda *parts: jnp.stack(parts),
+            *[init_cartridge(seed.key_start, seed.document, slots, how) for how in STARTS],
+        ),
+        setting["start"],
+    )
+    logits = SCALE * seed.questions[:slots] @ cartridge.keys.T  # [P, P]
+    own = jnp.diagonal(logits)
+    rest = jnp.where(jnp.eye(slots, dtype=bool), 0, logits)
+    entropy = slot_entropy(cartridge, seed.questions)
+    return {
+        "own": jnp.mean(own),
+        "other": jnp.sqrt(jnp.sum(rest**2) / (slots * (slots - 1))),
+        "entropy": jnp.mean(entropy),
+        "slots_in_use": jnp.mean(jnp.exp(entropy)),
+    }
+
+
+def logits(seeds: int, slots: int) -> Sweep:
+    """Exercise 6: the logits of questions on slots before training, under each start.
+
+    Args:
+      seeds: documents.
+      slots: of the cartridge.
+
+    Returns:
+      Records with start, own (mean logit of a question on the slot of its number), other (root
+      mean square of the rest), entropy in nats, slots_in_use (its exponential).
+    """
+    starts = list(range(len(STARTS)))
+    return sweep(partial(_logit_run, slots=slots), seeds, grid(start=starts), label="logits")
