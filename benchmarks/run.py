@@ -17,6 +17,7 @@ from jaxmem.common.table import text_table
 REGISTRY = {
     "prefix_cache": "the whole hit curve against replays of an OrderedDict and libCacheSim",
     "roofline": "a million settings of the cost model in one call against its numpy twin",
+    "recall": "training a cartridge against numpy and PyTorch; memories in chunks and one by one",
     "kernel_efficiency": "errors of the fitted kernel times on points left out, and on SGLang",
 }
 

@@ -72,7 +72,7 @@ def whole(document: Document, scale: ArrayLike = SCALE) -> Cartridge:
     """The cartridge of every fact: in-context learning, full attention over the document.
 
     Args:
-      document: N facts.
+      document: N facts, keys [N, K] and values [N, V].
       scale: inverse temperature.
 
     Returns:

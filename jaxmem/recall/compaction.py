@@ -135,9 +135,10 @@ def nonnegative_least_squares(
     Source: Kim and Park 2011, SIAM J. Sci. Comput. 33(6), algorithm 3.1.
     """
     with jax.default_matmul_precision("highest"):
-        gram, moment = _normal_equations(matrix, target, ridge, prior)
+        prior = jnp.broadcast_to(jnp.asarray(prior, matrix.dtype), matrix.shape[1:])
+        gram, moment = _normal_equations(matrix, target - matrix @ prior, ridge)
         first = cho_solve(cho_factor(gram, lower=True), moment)
-        return _nonnegative(gram, moment, first)
+        return prior + _bounded(gram, moment, -prior, first)  # the difference rounds less
 
 
 @partial(jax.jit, static_argnames=("slots", "chosen_by"))
@@ -157,8 +158,9 @@ def _match(
         weights = nonnegative_least_squares(kept, jnp.ones(len(kept), kept.dtype), ridge, 1.0)
         bias = jnp.log(jnp.maximum(weights, LEAST_WEIGHT))  # [P]
         compact = jax.nn.softmax(slot_logits(queries, keys[chosen], scale, bias), axis=-1)  # B
-        gram, moment = _normal_equations(compact, shares @ old, ridge, old[chosen])
-        values = cho_solve(cho_factor(gram, lower=True), moment)  # U [P, V]
+        missing = shares @ old - compact @ old[chosen]  # [Q, V]
+        gram, moment = _normal_equations(compact, missing, ridge)
+        values = old[chosen] + cho_solve(cho_factor(gram, lower=True), moment)  # U [P, V]
     return document.keys[chosen], bias, values.astype(document.values.dtype)
 
 
@@ -177,7 +179,7 @@ def _pursuit(shares: Array, slots: int, ridge: ArrayLike) -> Array:
     j = argmax_j max(a_j . (1 - A_S w_S), 0)^2 / |a_j|^2
     """
     ones = jnp.ones(len(shares), shares.dtype)
-    gram, moment = _normal_equations(shares, ones, ridge, 1.0)
+    gram, moment = _normal_equations(shares, ones, ridge)
     norms, eps = jnp.sqrt(jnp.diagonal(gram)), jnp.finfo(gram.dtype).eps
 
     def add(t: int, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
@@ -193,7 +195,7 @@ def _pursuit(shares: Array, slots: int, ridge: ArrayLike) -> Array:
         chosen, there = chosen.at[t].set(best), there.at[t].set(True)
         sides = jnp.where(there, moment[chosen], 0)
         first = cho_solve((lower, True), sides)
-        return chosen, _nonnegative(gram[chosen][:, chosen], sides, first, there), lower
+        return chosen, _bounded(gram[chosen][:, chosen], sides, zeros, first, there), lower
 
     zeros = jnp.zeros(slots, gram.dtype)
     start = jnp.zeros(slots, int), zeros, jnp.eye(slots, dtype=gram.dtype)
@@ -203,57 +205,59 @@ def _pursuit(shares: Array, slots: int, ridge: ArrayLike) -> Array:
 _SELECTIONS = {"attention": _most_attended, "omp": _pursuit}
 
 
-def _normal_equations(
-    matrix: Array, target: Array, ridge: ArrayLike, prior: ArrayLike
-) -> tuple[Array, Array]:
-    """A^T A + r I [P, P] and A^T b + r p [P, ...]; r exceeds rounding, and 0 even if A is zero."""
+def _normal_equations(matrix: Array, target: Array, ridge: ArrayLike) -> tuple[Array, Array]:
+    """A^T A + r I [P, P] and A^T b [P, ...]; r exceeds rounding, and 0 even if A is zero."""
     gram = matrix.T @ matrix
     least = 8 * jnp.finfo(gram.dtype).eps  # so that the Cholesky factor exists
     strength = jnp.maximum(jnp.maximum(ridge, least) * jnp.trace(gram), 1e-30)
-    moment = matrix.T @ target
-    return gram + strength * jnp.eye(len(gram), dtype=gram.dtype), moment + strength * prior
+    return gram + strength * jnp.eye(len(gram), dtype=gram.dtype), matrix.T @ target
 
 
-def _nonnegative(gram: Array, moment: Array, first: Array, there: ArrayLike = True) -> Array:
-    """argmin_{w >= 0} w G w / 2 - c w over the entries `there`; the others are 0.
+def _bounded(
+    gram: Array, moment: Array, low: Array, first: Array, there: ArrayLike = True
+) -> Array:
+    """argmin_{w >= low} w G w / 2 - c w over the entries `there`; the others are 0.
 
-    Entries are positive (gradient 0) or zero (gradient y = G w - c >= 0). All that break this
-    change sides at once as long as their number falls, otherwise the last one alone, which ends
-    after finitely many rounds.
+    Entries are free (gradient 0) or at their bound (gradient y = G w - c >= 0). All that break
+    this change sides at once as long as their number falls, otherwise the last one alone, which
+    ends after finitely many rounds.
 
     Args:
       gram: G [P, P], positive definite.
-      moment: c [P].
-      first: [P] the solution that may be negative; that is most often the answer.
+      moment: c [P], 0 where not `there`.
+      low: [P], 0 where not `there`.
+      first: [P] the solution without bounds, which most often is the answer.
       there: [P] boolean.
     """
     size = len(gram)
     norms = jnp.sqrt(jnp.diagonal(gram))
     gram, moment = gram / norms[:, None] / norms, moment / norms  # w' = norms w: a unit diagonal
-    slack = 10 * jnp.finfo(gram.dtype).eps * jnp.max(jnp.abs(moment))
+    low, first = low * norms, first * norms
+    largest = jnp.max(jnp.abs(moment)) + jnp.max(jnp.abs(gram @ low))
+    slack = 10 * jnp.finfo(gram.dtype).eps * largest
 
-    def breaks(positive: Array, weights: Array) -> Array:
-        return jnp.where(positive, weights < 0, gram @ weights - moment < -slack) & there
+    def breaks(free: Array, weights: Array) -> Array:
+        return jnp.where(free, weights < low, gram @ weights - moment < -slack) & there
 
     def going(state: _Pivots) -> Array:
         return jnp.any(state[2]) & (state[5] < _ROUNDS)
 
     def exchange(state: _Pivots) -> _Pivots:
-        positive, _, wrong, fewest, tries, rounds = state
+        free, _, wrong, fewest, tries, rounds = state
         count = jnp.sum(wrong)
         tries = jnp.where(count < fewest, 3, tries - 1)
         last = jnp.arange(size) == size - 1 - jnp.argmax(wrong[::-1])
-        positive = positive ^ jnp.where(tries >= 0, wrong, last)
-        system = jnp.where(positive[:, None] & positive, gram, jnp.eye(size, dtype=gram.dtype))
-        weights = cho_solve(cho_factor(system, lower=True), jnp.where(positive, moment, 0))
-        wrong = breaks(positive, weights)
-        return positive, weights, wrong, jnp.minimum(fewest, count), tries, rounds + 1
+        free = free ^ jnp.where(tries >= 0, wrong, last)
+        system = jnp.where(free[:, None] & free, gram, jnp.eye(size, dtype=gram.dtype))
+        sides = jnp.where(free, moment - gram @ jnp.where(free, 0, low), low)
+        weights = cho_solve(cho_factor(system, lower=True), sides)
+        wrong = breaks(free, weights)
+        return free, weights, wrong, jnp.minimum(fewest, count), tries, rounds + 1
 
-    positive = jnp.broadcast_to(jnp.asarray(there), (size,))
-    weights = first * norms
+    free = jnp.broadcast_to(jnp.asarray(there), (size,))
     counters = jnp.asarray(size + 1), jnp.asarray(3), jnp.asarray(0)
-    state = positive, weights, breaks(positive, weights), *counters
-    return jnp.maximum(jax.lax.while_loop(going, exchange, state)[1], 0) / norms
+    state = free, first, breaks(free, first), *counters
+    return jnp.maximum(jax.lax.while_loop(going, exchange, state)[1], low) / norms
 
 
 def _check(document: Document, slots: int, queries: Array | None = None) -> None:

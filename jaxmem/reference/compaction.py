@@ -103,12 +103,12 @@ def pursuit(attention: np.ndarray, slots: int, ridge: float) -> np.ndarray:
         for j in range(attention.shape[1]):
             if j not in chosen:
                 column = attention[:, j]
-                new = (column @ rest + strength) / np.sqrt(column @ column + strength)
+                new = column @ rest / np.sqrt(column @ column + strength)
                 if new > gain:
                     best, gain = j, new
         chosen.append(best)
         kept = attention[:, chosen]
-        weights = nonnegative_least_squares(kept, ones, strength / np.sum(kept**2), 1.0)
+        weights = nonnegative_least_squares(kept, ones, strength / np.sum(kept**2))
     return np.array(sorted(chosen))
 
 

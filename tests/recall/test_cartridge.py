@@ -124,7 +124,7 @@ def test_random_starts_have_their_lengths() -> None:
 
 
 @pytest.mark.parametrize("extras", [False, True])
-@pytest.mark.parametrize("slots", [6, 7, 32])
+@pytest.mark.parametrize("slots", [6, 32])
 def test_room_changes_no_read(extras: bool, slots: int) -> None:
     with jax.enable_x64(True):
         made = cartridge(extras=extras)
@@ -166,7 +166,7 @@ def test_pad_and_compose_with_layers_and_heads_in_front(extras: bool) -> None:
 
 
 @pytest.mark.parametrize("extras", [False, True])
-@pytest.mark.parametrize("parts", [1, 2, 4])
+@pytest.mark.parametrize("parts", [1, 3])
 def test_reading_composed_cartridges_is_merging_their_reads(extras: bool, parts: int) -> None:
     several = [cartridge(seed, 3 + seed, extras=extras) for seed in range(parts)]
     composed = compose(*several, drop_sinks=False).read(questions())
@@ -282,8 +282,8 @@ def test_frozen_slots_are_static_and_scales_are_not() -> None:
     assert traces == [1]
     read(dataclasses.replace(made, frozen=2))
     assert traces == [1, 2]
-    with pytest.raises(ValueError, match="metadata"):
-        jax.tree.map(lambda a, b: a, made, dataclasses.replace(made, frozen=2))
+    other = dataclasses.replace(made, frozen=2)
+    assert jax.tree.structure(made) != jax.tree.structure(other)
 
 
 def with_nan(part: str) -> Document:

@@ -364,7 +364,7 @@ def loads_or_is_refused(path: Path, content: bytes) -> bool:
     flips=st.lists(st.integers(1, 255), min_size=4, max_size=4),
 )
 @settings(
-    max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_flipped_bytes_raise_nothing_but_value_errors(
     tmp_path: Path, where: list[int], flips: list[int]
@@ -391,7 +391,7 @@ JSON = st.recursive(
 
 @given(name=st.sampled_from(["keys", "bias", "__metadata__"]), part=st.text(max_size=3), value=JSON)
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_other_json_raises_nothing_but_value_errors(
     tmp_path: Path, name: str, part: str, value: Any
