@@ -10,7 +10,13 @@ import jax.numpy as jnp
 import optax
 
 from jaxmem.recall import Document, accuracy, facts, paraphrase
-from jaxmem.recall.cartridges import attention_shares, compose, init_cartridge, train_cartridge
+from jaxmem.recall.cartridges import (
+    Cartridge,
+    attention_shares,
+    compose,
+    init_cartridge,
+    train_cartridge,
+)
 
 FACTS, DIM, SLOTS, STEPS = 512, 64, 64, 1_500
 
@@ -19,9 +25,11 @@ def main() -> None:
     """Train A and B, ask A's questions of A alone and of both."""
     key_facts, key_train, key_ask = jax.random.split(jax.random.key(0), 3)
     both = facts(key_facts, 2 * FACTS, DIM)  # one vocabulary of 1,024 answers
-    halves = [Document(both.keys[part], both.values[part]) for part in (slice(FACTS), slice(FACTS, None))]
+    halves = [
+        Document(both.keys[part], both.values[part]) for part in (slice(FACTS), slice(FACTS, None))
+    ]
 
-    def train(document: Document):  # type: ignore[no-untyped-def]
+    def train(document: Document) -> Cartridge:
         return train_cartridge(
             key_train,
             init_cartridge(key_train, document, SLOTS),

@@ -15,7 +15,13 @@ import jax.numpy as jnp
 import optax
 
 from jaxmem.recall import accuracy, facts, paraphrase
-from jaxmem.recall.cartridges import init_cartridge, load_cartridge, save_cartridge, train_cartridge
+from jaxmem.recall.cartridges import (
+    Cartridge,
+    init_cartridge,
+    load_cartridge,
+    save_cartridge,
+    train_cartridge,
+)
 
 FACTS, DIM, SLOTS, STEPS = 512, 64, 64, 1_000
 
@@ -26,7 +32,7 @@ def main() -> None:
     document = facts(key_facts, FACTS, DIM)
     questions = paraphrase(key_ask, document.keys)
 
-    def recalled(cartridge) -> float:  # type: ignore[no-untyped-def]
+    def recalled(cartridge: Cartridge) -> float:
         output = cartridge.read(questions).output
         return float(accuracy(output, document.values, jnp.arange(FACTS)))
 
@@ -46,8 +52,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "toy.safetensors"
         save_cartridge(path, trained.cartridge, {"seed": "0"})
-        loaded = load_cartridge(path)
-        print(f"{path.name}, {path.stat().st_size:,} bytes: recalls {recalled(loaded.cartridge):.2f}")
+        loaded, _ = load_cartridge(path)
+        print(f"{path.name}, {path.stat().st_size:,} bytes: recalls {recalled(loaded):.2f}")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from types import ModuleType
 import pytest
 
 import jaxmem
+from jaxmem import reference
 
 ROOT = Path(jaxmem.__file__).parent
 
@@ -98,8 +99,9 @@ def test_import_is_light() -> None:
 
 
 def public_modules() -> list[ModuleType]:
-    names = [jaxmem.__name__, "jaxmem.results", "jaxmem.plots", "jaxmem.reference.prefix_cache"]
-    names += ["jaxmem.reference.roofline"]
+    names = [jaxmem.__name__, "jaxmem.results", "jaxmem.plots"]
+    names += [f"jaxmem.reference.{m.name}" for m in pkgutil.iter_modules(reference.__path__)]
+    names += ["jaxmem.recall.cartridges", "jaxmem.recall.limits", "jaxmem.recall.memories"]
     names += [m.name for m in pkgutil.iter_modules(jaxmem.__path__, "jaxmem.") if m.ispkg]
     return [importlib.import_module(name) for name in names]
 

@@ -21,7 +21,7 @@ FLOATS = 2 * runs.DIM  # of a slot
 EQUAL_SLOTS = 32  # as many floats as a 64 x 64 matrix
 
 CHOICES = (
-    "keys and values are random unit vectors of 64 numbers; each fact has its own value; 512 answers",
+    "keys and values are random unit vectors of 64 numbers; 512 facts, each with its own answer",
     "a question is its key + 0.3 of a random unit vector, scaled back to length 1: cosine 0.958",
     "attention and output distribution have inverse temperature 20; batches of 64 questions",
     "Adam at 0.002, constant, no weight decay: the only rate tried here; the lecture gives none",
@@ -55,7 +55,7 @@ class _Evidence(NamedTuple):
     ours_composed: Sweep | None
 
 
-def cartridge_recall(extent: Extent = Extent()) -> DemoResult:
+def cartridge_recall(extent: Extent) -> DemoResult:
     """Run demo 04 and exercise 6.
 
     Args:
@@ -173,7 +173,9 @@ def _divergence(found: _Evidence) -> list[str]:
 
 
 def _memory_table(found: _Evidence) -> Table:
-    names = [name.removesuffix(" verbatim") for name in found.memories.metrics if "verbatim" in name]
+    names = [
+        name.removesuffix(" verbatim") for name in found.memories.metrics if "verbatim" in name
+    ]
     rows: list[list[Any]] = []
     for name in names:
         cells = [
@@ -263,16 +265,16 @@ def _composition_table(found: _Evidence) -> Table:
     rows: list[list[Any]] = []
     parts = [("lecture", found.composed, "")]
     if found.ours_composed is not None:
-        parts += [("ours, apart", found.ours_composed, ""), ("ours, mixed", found.ours_composed, "mixed_")]
+        parts += [
+            ("ours, apart", found.ours_composed, ""),
+            ("ours, mixed", found.ours_composed, "mixed_"),
+        ]
     for label, sweep, prefix in parts:
         assert sweep is not None
         rows.append(
             [
                 label,
-                *[
-                    _cell(_samples(sweep, prefix + name))
-                    for name in ("composed", "leak", "only_a")
-                ],
+                *[_cell(_samples(sweep, prefix + name)) for name in ("composed", "leak", "only_a")],
                 *[_cell(_samples(sweep, name)) for name in ("joint", "icl")],
             ]
         )

@@ -233,7 +233,7 @@ def _memory_run(key: Array, setting: Setting, *, unit_values: bool) -> Metrics:
         ),
     }
     for name, weights in maps.items():
-        found[name] = recall(lambda query, w=weights: query @ w, seed)
+        found[name] = recall(partial(jnp.matmul, b=weights), seed)
     return {f"{name} {kind}": x for name, row in found.items() for kind, x in row.items()}
 
 

@@ -59,7 +59,7 @@ AICONFIGURATOR = {
 }
 
 
-def context_cost(extent: Extent = Extent()) -> DemoResult:
+def context_cost(extent: Extent) -> DemoResult:
     """The four tables of demo 01, exercises 1 and 4, and a comparison end to end.
 
     Args:

@@ -21,7 +21,9 @@ def small(extent: Extent) -> DemoResult:
         "prefill-250": beside_lecture("prefill-250", 6.0, note="why", beside={"measured": 7.5}),
         "mem-mem0-current": beside_lecture("mem-mem0-current", 0.9, 0.8, 1.0),
     }
-    table = Table("A table", ["x", "y"], [[1, 2.5 if extent.full else 1.5], ["z", None]], ["a note"])
+    table = Table(
+        "A table", ["x", "y"], [[1, 2.5 if extent.full else 1.5], ["z", None]], ["a note"]
+    )
 
     def draw() -> object:
         from jaxmem import plots

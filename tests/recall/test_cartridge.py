@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from jaxmem.recall.attention import attend, merge
-from jaxmem.recall.cartridge import (
+from jaxmem.recall.cartridges.cartridge import (
     SCALE,
     Cartridge,
     attention_shares,

@@ -20,8 +20,8 @@ from hypothesis.extra import numpy as hnp
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
-from jaxmem.recall.cartridge import Cartridge
-from jaxmem.recall.cartridge_file import load_cartridge, save_cartridge
+from jaxmem.recall.cartridges.cartridge import Cartridge
+from jaxmem.recall.cartridges.files import load_cartridge, save_cartridge
 
 FLOATS = [np.float32, np.float16, ml_dtypes.bfloat16]
 ARRAYS = ("keys", "values", "bias", "mask", "positions")

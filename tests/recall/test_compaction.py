@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxmem.recall.cartridge import Cartridge, whole
-from jaxmem.recall.compaction import (
+from jaxmem.recall.cartridges.cartridge import Cartridge, whole
+from jaxmem.recall.cartridges.compaction import (
     LEAST_WEIGHT,
     attention_matching,
     evict,

@@ -16,9 +16,9 @@ from jaxmem.recall.cartridges import (
     init_cartridge,
     pad,
     train_cartridge,
+    training,
     whole,
 )
-from jaxmem.recall.cartridges import training
 from jaxmem.reference import cartridges as reference
 
 N, K, P, STEPS, BATCH = 24, 8, 5, 12, 7
@@ -46,9 +46,7 @@ def lessons(
     return np.concatenate(questions), np.concatenate(numbers)
 
 
-def twin(
-    key: jax.Array, document: Document, start: Cartridge, **options: Any
-) -> reference.Slots:
+def twin(key: jax.Array, document: Document, start: Cartridge, **options: Any) -> reference.Slots:
     """The numpy training on the same questions."""
     objective, loss = options.get("objective", "self_study"), options.get("loss", "distill")
     questions, numbers = lessons(key, document, objective, 0.3)
@@ -62,9 +60,9 @@ def twin(
             window = options.get("window") or N
             chunk = slice(numbers[at] // window * window, (numbers[at] // window + 1) * window)
             seen = reference.Slots(known.keys[chunk], known.values[chunk])
-            targets[at] = reference.distribution(
-                seen, questions[at][None], vocabulary, 20.0, 20.0
-            )[0]
+            targets[at] = reference.distribution(seen, questions[at][None], vocabulary, 20.0, 20.0)[
+                0
+            ]
     return reference.train(
         reference.Slots(np.asarray(start.keys), np.asarray(start.values)),
         questions,
@@ -110,7 +108,7 @@ def test_training_is_the_twins(options: dict[str, Any]) -> None:
 def test_gradient_is_that_of_central_differences(focus: float) -> None:
     with jax.enable_x64(True):
         key, document, start = world()
-        questions, numbers = lessons(key, document, "self_study", 0.3)
+        questions, _ = lessons(key, document, "self_study", 0.3)
         vocabulary = np.asarray(document.values)
         known = reference.Slots(np.asarray(document.keys), vocabulary)
         asked = questions[0]

@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from jaxmem.common.files import atomic_path
-from jaxmem.recall.cartridge import Cartridge
+from jaxmem.recall.cartridges.cartridge import Cartridge
 
 FORMAT = "jaxmem-cartridge"
 """Value of the metadata field `format`."""

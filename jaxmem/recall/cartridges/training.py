@@ -14,7 +14,7 @@ import dataclasses
 import enum
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxmem.recall.attention import attend
-from jaxmem.recall.cartridge import SCALE, Cartridge, check_document, slot_entropy
+from jaxmem.recall.cartridges.cartridge import SCALE, Cartridge, check_document, slot_entropy
 from jaxmem.recall.facts import Document, paraphrase
 from jaxmem.recall.mqar import accuracy
 
@@ -244,7 +244,7 @@ def _train(
 
     def step(
         carry: tuple[_Slots, optax.OptState],
-        lecture: tuple[Array, Array, Array],
+        lecture: tuple[Array, Array, Array, Array, Array | None],
         other: Cartridge | None,
     ) -> tuple[tuple[_Slots, optax.OptState], None]:
         slots, state = carry
@@ -262,7 +262,7 @@ def _train(
         return (_bounded(slots, trainable, lesson.key_norm), state), None
 
     def block(
-        carry: tuple[_Slots, optax.OptState], inputs: tuple[Array, Array, Array | None]
+        carry: tuple[_Slots, optax.OptState], inputs: tuple[Array, Any, Any]
     ) -> tuple[tuple[_Slots, optax.OptState], None]:
         key, rates, focuses = inputs
         key_numbers, key_words, key_other = jax.random.split(key, 3)
@@ -286,7 +286,7 @@ def _train(
         return jax.lax.scan(partial(step, other=other), carry, lectures)
 
     def stretch(
-        carry: tuple[_Slots, optax.OptState], inputs: tuple[Array, Array, Array | None]
+        carry: tuple[_Slots, optax.OptState], inputs: tuple[Array, Any, Any]
     ) -> tuple[tuple[_Slots, optax.OptState], History]:
         carry, _ = jax.lax.scan(block, carry, inputs)
         return carry, look(carry[0])

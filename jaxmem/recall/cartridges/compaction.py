@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 
 from jaxmem.common import lookup
 from jaxmem.recall.attention import slot_logits
-from jaxmem.recall.cartridge import SCALE, Cartridge, check_document
+from jaxmem.recall.cartridges.cartridge import SCALE, Cartridge, check_document
 from jaxmem.recall.facts import Document
 
 LEAST_WEIGHT = 1e-12

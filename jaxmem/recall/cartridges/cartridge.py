@@ -300,6 +300,8 @@ _STARTS = {
     "random_text": _random_text,
     "random_vectors": _random_vectors,
 }
+STARTS = tuple(_STARTS)
+"""Names of the starts of a cartridge."""
 
 
 def _drop(cartridge: Cartridge, slots: int) -> Cartridge:
