@@ -21,8 +21,8 @@ SCALE = 20.0
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["keys", "values", "scale", "bias", "mask", "positions", "first_question"],
-    meta_fields=["frozen"],
+    data_fields=["keys", "values", "bias", "mask", "positions", "first_question"],
+    meta_fields=["scale", "frozen"],
 )
 @dataclasses.dataclass(frozen=True)
 class Cartridge:
@@ -44,7 +44,7 @@ class Cartridge:
 
     keys: Array
     values: Array
-    scale: ArrayLike = SCALE
+    scale: float = SCALE
     bias: Array | None = None
     mask: Array | None = None
     positions: Array | None = None
@@ -68,7 +68,7 @@ class Cartridge:
         return attend(query, self.keys, self.values, self.scale, self.bias, self.mask)
 
 
-def whole(document: Document, scale: ArrayLike = SCALE) -> Cartridge:
+def whole(document: Document, scale: float = SCALE) -> Cartridge:
     """The cartridge of every fact: in-context learning, full attention over the document.
 
     Args:
@@ -88,7 +88,7 @@ def init_cartridge(
     how: str = "first",
     *,
     frozen: int = 0,
-    scale: ArrayLike = SCALE,
+    scale: float = SCALE,
 ) -> Cartridge:
     """A cartridge to start training from.
 

@@ -22,7 +22,7 @@ _Pivots = tuple[Array, Array, Array, Array, Array, Array]
 _ROUNDS = 100  # of exchanges between zero and positive weights; about 10 are needed
 
 
-def truncate(document: Document, slots: int, scale: ArrayLike = SCALE) -> Cartridge:
+def truncate(document: Document, slots: int, scale: float = SCALE) -> Cartridge:
     """The first facts, as a context window that is too short keeps them.
 
     Args:
@@ -40,7 +40,7 @@ def truncate(document: Document, slots: int, scale: ArrayLike = SCALE) -> Cartri
     return Cartridge(document.keys[:slots], document.values[:slots], scale)
 
 
-def evict(document: Document, slots: int, queries: Array, scale: ArrayLike = SCALE) -> Cartridge:
+def evict(document: Document, slots: int, queries: Array, scale: float = SCALE) -> Cartridge:
     """The facts that reference questions look at most; the others are dropped.
 
     s_j = sum_q softmax_j(scale q . k_j), the P highest kept
@@ -71,7 +71,7 @@ def attention_matching(
     document: Document,
     slots: int,
     queries: Array,
-    scale: ArrayLike = SCALE,
+    scale: float = SCALE,
     *,
     select: str = "attention",
     ridge: ArrayLike = 1e-6,
