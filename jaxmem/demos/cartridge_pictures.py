@@ -61,11 +61,12 @@ def draw_ratios(
     return picture
 
 
-def draw_training(lecture: Sweep, ours: Sweep | None) -> "Picture":
+def draw_training(lecture: Sweep, setting: int, ours: Sweep | None) -> "Picture":
     """Accuracy, length of the keys and entropy of the attention over training.
 
     Args:
-      lecture: runs of p = 64 with histories.
+      lecture: runs with histories.
+      setting: number of the one with p = 64.
       ours: runs of ours, of several sizes, or None.
     """
     picture, panels = plots.figure(columns=3, width=4.2, height=3.6)
@@ -75,8 +76,8 @@ def draw_training(lecture: Sweep, ours: Sweep | None) -> "Picture":
         "entropy_curve": "entropy of the attention, nats",
     }
     for panel, (name, title) in zip(panels, titles.items()):
-        steps = lecture.arrays["step_curve"][0, 0]
-        _band(panel, steps, lecture.arrays[name][:, 0], plots.COLOURS[0], "lecture, p = 64")
+        steps = lecture.arrays["step_curve"][0, setting]
+        _band(panel, steps, lecture.arrays[name][:, setting], plots.COLOURS[0], "lecture, p = 64")
         if ours is not None:
             sizes = [row["slots"] for row in ours.records if row["seed"] == ours.records[0]["seed"]]
             for i, p in enumerate(sizes):

@@ -1,7 +1,7 @@
 """The experiments of demo 04, each a sweep over seeds and settings."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -31,6 +31,8 @@ FACTS, DIM, NOISE = 512, 64, 0.3
 LONG_FACTS, LONG_SLOTS = 2_048, 256
 SLOTS = (16, 32, 64, 128, 256)
 RECORD = 250
+MAP_STEPS = 300
+STRANGERS = 4  # other documents whose slots a cartridge meets in its second training
 
 Metrics = dict[str, Array]
 Setting = dict[str, Any]
@@ -44,7 +46,8 @@ class Recipe(NamedTuple):
     cosine: whether it falls to 0 along a cosine, or stays.
     batch: questions a step.
     key_norm: longest key a slot may have.
-    focus: q of the loss (1 - e^{-q KL}) / q, None for KL.
+    focus: q of the loss (1 - e^{-q KL}) / q at the end, rising from 0; None for plain KL.
+    noise: of the paraphrases it trains on (tests have NOISE).
     """
 
     name: str
@@ -52,7 +55,8 @@ class Recipe(NamedTuple):
     cosine: bool
     batch: int
     key_norm: float
-    focus: float | None
+    focus: float | None = None
+    noise: float = NOISE
 
     def train(
         self, key: Array, cartridge: Cartridge, document: Document, steps: int, **options: Any
@@ -78,25 +82,28 @@ class Recipe(NamedTuple):
             learning_rate=optax.cosine_decay_schedule(rate, steps) if self.cosine else rate,
             batch=self.batch,
             key_norm=self.key_norm,
-            focus=self.focus,
-            noise=NOISE,
+            focus=None if self.focus is None else jnp.linspace(0, self.focus, steps),
+            noise=self.noise,
             **{"record_every": RECORD, **options},
         )
 
 
-LECTURE = Recipe("lecture", 0.002, False, 64, float("inf"), None)
-OURS = Recipe("ours", 0.05, True, 128, 0.6, 0.2)
+LECTURE = Recipe("lecture", 0.002, False, 64, float("inf"))
+OURS = Recipe("ours", 0.05, True, 128, 0.6, 0.4)
+OURS_COMPOSED = Recipe("ours, to be composed", 0.02, True, 128, 1.0, noise=0.4)
 
 
 class Seed(NamedTuple):
     """What all experiments of a seed share.
 
     document: its facts.
-    questions: every fact, in other words; never used in training.
+    asked: [N] numbers of facts, drawn at random as a user would ask.
+    questions: [N, K] those facts in other words; never used in training.
     key_start, key_train: for what is random in the cartridge and its training.
     """
 
     document: Document
+    asked: Array
     questions: Array
     key_start: Array
     key_train: Array
@@ -113,13 +120,15 @@ def of_seed(key: Array, n: int = FACTS, unit_values: bool = True) -> Seed:
     Returns:
       The document with its questions and keys.
     """
-    key_document, key_questions, key_start, key_train = jax.random.split(key, 4)
+    key_document, key_asked, key_questions, key_start, key_train = jax.random.split(key, 5)
     document = facts(key_document, n, DIM, unit_values=unit_values)
-    return Seed(document, paraphrase(key_questions, document.keys, NOISE), key_start, key_train)
+    asked = jax.random.randint(key_asked, (n,), 0, n)
+    questions = paraphrase(key_questions, document.keys[asked], NOISE)
+    return Seed(document, asked, questions, key_start, key_train)
 
 
 def recall(read: Callable[[Array], Array], seed: Seed) -> Metrics:
-    """Share of facts recalled, asked with their own keys and in other words.
+    """Share of right answers, to every fact's own key and to random questions in other words.
 
     Args:
       read: from questions [Q, K] to outputs [Q, V].
@@ -129,10 +138,9 @@ def recall(read: Callable[[Array], Array], seed: Seed) -> Metrics:
       verbatim and paraphrased, scalars.
     """
     keys, values = seed.document
-    numbers = jnp.arange(len(keys))
     return {
-        "verbatim": accuracy(read(keys), values, numbers),
-        "paraphrased": accuracy(read(seed.questions), values, numbers),
+        "verbatim": accuracy(read(keys), values, jnp.arange(len(keys))),
+        "paraphrased": accuracy(read(seed.questions), values, seed.asked),
     }
 
 
@@ -168,9 +176,8 @@ def _train_run(
 def trainings(
     recipe: Recipe,
     seeds: int,
-    slots: tuple[int, ...],
+    cartridges: Sequence[tuple[int, str]],
     steps: int,
-    starts: tuple[str, ...] = ("first",),
     **options: Any,
 ) -> Sweep:
     """Cartridges of several sizes and starts, all on one document and the same questions a seed.
@@ -178,18 +185,18 @@ def trainings(
     Args:
       recipe: how to train.
       seeds: documents.
-      slots: sizes; they share one program, padded to the largest.
+      cartridges: (slots, start) of each; they share one program, padded to the largest.
       steps: of the optimizer.
-      starts: of the cartridge.
       options: of `train_cartridge` (objective, loss).
 
     Returns:
       Records with slots, start (its number in `STARTS`), verbatim, paraphrased, status, key_norm
       and entropy; the history as arrays.
     """
-    run = partial(_train_run, recipe=recipe, room=max(slots), steps=steps, options=options)
-    numbers = [STARTS.index(start) for start in starts]
-    return sweep(run, seeds, grid(slots=list(slots), start=numbers), label=f"{recipe.name} {slots}")
+    room = max(slots for slots, _ in cartridges)
+    run = partial(_train_run, recipe=recipe, room=room, steps=steps, options=options)
+    settings = [{"slots": slots, "start": STARTS.index(start)} for slots, start in cartridges]
+    return sweep(run, seeds, settings, label=f"{recipe.name}, {steps:,} steps")
 
 
 def _baseline_run(key: Array, setting: Setting, *, slots: tuple[int, ...]) -> Metrics:
@@ -217,37 +224,42 @@ def baselines(seeds: int, slots: tuple[int, ...]) -> Sweep:
     return sweep(partial(_baseline_run, slots=slots), seeds, [{}], label="baselines")
 
 
-def _memory_run(key: Array, setting: Setting, *, unit_values: bool) -> Metrics:
-    seed = of_seed(key, unit_values=unit_values)
+def _memory_run(key: Array, setting: Setting) -> Metrics:
+    seed = of_seed(key)
     keys, values = seed.document
     found = {}
     for name, factory in MEMORIES.items():
         memory = factory()
         state, _ = memory.write_chunk(memory.init(DIM, DIM), keys, values)
         found[name] = recall(partial(memory.read, state), seed)
+    train = partial(cross_entropy_map, keys, values, steps=MAP_STEPS)
     maps = {
         "least squares": least_squares(keys, values),
-        "cross-entropy": cross_entropy_map(keys, values),
-        "cross-entropy, paraphrases": cross_entropy_map(
-            keys, values, noise=NOISE, key=seed.key_train
-        ),
+        "cross-entropy": train(),
+        "cross-entropy, paraphrases": train(noise=NOISE, key=seed.key_train),
     }
     for name, weights in maps.items():
         found[name] = recall(partial(jnp.matmul, b=weights), seed)
+    gaussian = of_seed(key, unit_values=False)
+    keys, values = gaussian.document
+    for name, weights in (
+        ("outer_product", keys.T @ values),
+        ("least squares", least_squares(keys, values)),
+    ):
+        found[f"{name}, Gaussian values"] = recall(partial(jnp.matmul, b=weights), gaussian)
     return {f"{name} {kind}": x for name, row in found.items() for kind, x in row.items()}
 
 
-def memories(seeds: int, unit_values: bool = True) -> Sweep:
+def memories(seeds: int) -> Sweep:
     """Every linear memory, 64 x 64 floats, after one pass over the document in order.
 
     Args:
       seeds: documents.
-      unit_values: whether values have length 1.
 
     Returns:
       Metrics named "outer_product verbatim" and so on.
     """
-    return sweep(partial(_memory_run, unit_values=unit_values), seeds, [{}], label="memories")
+    return sweep(_memory_run, seeds, [{}], label="memories")
 
 
 def _long_run(key: Array, setting: Setting, *, steps: int, window: int | None) -> Metrics:
@@ -261,7 +273,7 @@ def _long_run(key: Array, setting: Setting, *, steps: int, window: int | None) -
     return {
         **recall(_output(trained.cartridge), seed),
         "status": trained.status,
-        "icl": accuracy(seen, values, jnp.arange(LONG_FACTS)),
+        "icl": accuracy(seen, values, seed.asked),
         "step_curve": trained.history.step,
         "paraphrased_curve": trained.history.paraphrased,
     }
@@ -286,9 +298,9 @@ class Library(NamedTuple):
     """Documents that share one vocabulary.
 
     documents: [J] documents of FACTS facts; number 2 i and 2 i + 1 split the vocabulary.
-    questions: [J, FACTS, K] all facts in other words.
+    questions: [J, FACTS, K] random questions about each, in other words.
     vocabulary: [2 FACTS, V] the answers of all.
-    answers: [J, FACTS] number of each fact's value in the vocabulary.
+    answers: [J, FACTS] the right answer to each question, its number in the vocabulary.
     """
 
     documents: Document
@@ -307,7 +319,7 @@ def library(key: Array, documents: int) -> Library:
     Returns:
       The documents, their questions and the vocabulary.
     """
-    key_facts, key_order, key_questions = jax.random.split(key, 3)
+    key_facts, key_order, key_asked, key_questions = jax.random.split(key, 4)
     vocabulary = facts(key_facts, 2 * FACTS, DIM).values
 
     def pair(key_keys: Array, key_order: Array) -> tuple[Array, Array]:
@@ -318,11 +330,13 @@ def library(key: Array, documents: int) -> Library:
         jax.random.split(key_facts, documents // 2), jax.random.split(key_order, documents // 2)
     )
     keys, answers = keys.reshape(documents, FACTS, DIM), answers.reshape(documents, FACTS)
+    asked = jax.random.randint(key_asked, (documents, FACTS), 0, FACTS)
+    of_asked = jax.vmap(lambda rows, numbers: rows[numbers])
     return Library(
         Document(keys, vocabulary[answers]),
-        paraphrase(key_questions, keys, NOISE),
+        paraphrase(key_questions, of_asked(keys, asked), NOISE),
         vocabulary,
-        answers,
+        of_asked(answers, asked),
     )
 
 
@@ -400,39 +414,51 @@ def _joint(recipe: Recipe, key: Array, shelf: Library, slots: int, steps: int) -
     }
 
 
-def _composition_run(
-    key: Array, setting: Setting, *, recipe: Recipe, slots: int, steps: int, mix: float | None
-) -> Metrics:
+class Course(NamedTuple):
+    """How cartridges that will be composed are trained.
+
+    recipe: for each of them, and for the joint one.
+    steps: of the cartridges trained apart.
+    joint_steps: of the one trained on both documents.
+    mixed_steps: of a second training beside the slots of other documents, 0 for none.
+    weight: of those slots.
+    """
+
+    recipe: Recipe
+    steps: int
+    joint_steps: int
+    mixed_steps: int = 0
+    weight: float = 1.0
+
+
+def _composition_run(key: Array, setting: Setting, *, course: Course, slots: int) -> Metrics:
+    recipe = course.recipe
     key_shelf, key_train = jax.random.split(key)
-    shelf = library(key_shelf, 2 if mix is None else 6)
-    apart = _apart(recipe, key_train, shelf, slots, steps)
+    shelf = library(key_shelf, 2 + STRANGERS if course.mixed_steps else 2)
+    apart = _apart(recipe, key_train, shelf, slots, course.steps)
     found = {**_together(shelf, _pick(apart, 0), _pick(apart, 1))}
-    found |= _joint(recipe, key_train, shelf, slots, steps)
-    if mix is not None:
-        mixed = _mixed(recipe, key_train, shelf, apart, steps, mix)
+    found |= _joint(recipe, key_train, shelf, slots, course.joint_steps)
+    if course.mixed_steps:
+        mixed = _mixed(recipe, key_train, shelf, apart, course.mixed_steps, course.weight)
         also = _together(shelf, _pick(mixed, 0), _pick(mixed, 1))
         found |= {f"mixed_{name}": value for name, value in also.items()}
     return found
 
 
-def composition(
-    recipe: Recipe, seeds: int, slots: int, steps: int, mix: float | None = None
-) -> Sweep:
+def composition(course: Course, seeds: int, slots: int) -> Sweep:
     """Cartridges of documents A and B read side by side, against one trained on both.
 
     Args:
-      recipe: how to train.
+      course: how to train.
       seeds: pairs of documents.
       slots: of each cartridge.
-      steps: of the optimizer.
-      mix: weight of other documents' slots in a second training; None for none. A and B never
-        meet each other's slots.
 
     Returns:
-      Records with composed, only_a, leak, joint and icl, and mixed_composed and so on.
+      Records with composed, only_a, leak, joint and icl, and mixed_composed and so on after a
+      second training; A and B never meet each other's slots.
     """
-    run = partial(_composition_run, recipe=recipe, slots=slots, steps=steps, mix=mix)
-    return sweep(run, seeds, [{}], label=f"composition, {recipe.name}")
+    run = partial(_composition_run, course=course, slots=slots)
+    return sweep(run, seeds, [{}], label=f"composition, {course.recipe.name}")
 
 
 def _logit_run(key: Array, setting: Setting, *, slots: int) -> Metrics:
@@ -444,7 +470,8 @@ def _logit_run(key: Array, setting: Setting, *, slots: int) -> Metrics:
         ),
         setting["start"],
     )
-    logits = SCALE * seed.questions[:slots] @ cartridge.keys.T  # [P, P]
+    questions = paraphrase(seed.key_train, seed.document.keys[:slots], NOISE)
+    logits = SCALE * questions @ cartridge.keys.T  # [P, P]
     own = jnp.diagonal(logits)
     rest = jnp.where(jnp.eye(slots, dtype=bool), 0, logits)
     entropy = slot_entropy(cartridge, seed.questions)

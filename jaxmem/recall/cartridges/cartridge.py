@@ -178,8 +178,7 @@ def compose(first: Cartridge, *others: Cartridge, drop_sinks: bool = True) -> Ca
                 f"expected cartridges of equal dims, got keys {first.keys.shape} and values "
                 f"{first.values.shape} beside {part.keys.shape} and {part.values.shape}"
             )
-        traced = any(isinstance(a.scale, jax.core.Tracer) for a in (first, part))
-        if not traced and not np.allclose(part.scale, first.scale):
+        if not np.isclose(part.scale, first.scale):
             raise ValueError(
                 f"expected cartridges of equal scale, got {first.scale} and {part.scale}"
             )

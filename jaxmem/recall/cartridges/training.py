@@ -269,7 +269,10 @@ def _train(
         count = len(rates) * batch
         numbers = jax.random.randint(key_numbers, (count,), 0, document.keys.shape[0])
         questions = ask(key_words, numbers)
-        means, entropies = teach(questions, numbers)
+        if objective == "recitation":
+            means, entropies = (part[numbers] for part in known)
+        else:
+            means, entropies = teach(questions, numbers)
         lectures = (
             questions.reshape(len(rates), batch, -1),
             means.reshape(len(rates), batch, -1),
@@ -312,6 +315,7 @@ def _train(
     other_words = paraphrase(key_test, document.keys, lesson.noise)
     tested = document.keys if objective == "recitation" else other_words
     teacher_output = teacher_read(tested, everything)
+    known = teach(document.keys, everything)  # all that recitation will ever ask
     length = _block_steps(record_every)
     keys = jax.random.split(key_train, len(rates) // length)
 
