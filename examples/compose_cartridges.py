@@ -1,8 +1,11 @@
 """Two cartridges trained apart, read side by side: what each loses to the other's slots.
 
-Prints:
+Prints (to ± 0.04):
 
-placeholder
+questions about A, read with A: 1.00 right
+questions about A, read with A and B: 0.65 right
+questions about A, read with B: 0.00 right
+attention that A's questions lose to B's slots: 0.39
 """
 
 import jax

@@ -1,8 +1,10 @@
 """Recall by compression ratio: one padded program for all sizes and seeds, and a picture.
 
-Prints:
+Prints (to ± 0.04):
 
-placeholder
+p = 16: 0.345 [0.303, 0.387], ceiling at 2 bits a float 0.930
+p = 32: 0.766 [0.742, 0.789], ceiling at 2 bits a float 1.000
+p = 64: 0.982 [0.976, 0.988], ceiling at 2 bits a float 1.000
 """
 
 import dataclasses

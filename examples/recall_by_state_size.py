@@ -1,8 +1,18 @@
-"""Recall against state size: every linear memory on documents of 8 to 512 facts.
+"""Recall against state size: every linear memory on 128 facts, asked in other words, 8 seeds.
 
-Prints:
+Prints (to ± 0.01):
 
-placeholder
+memory                   256 floats     1,024 floats   4,096 floats   16,384 floats
+-----------------------  -------------  -------------  -------------  -------------
+outer_product            0.089 ± 0.017  0.412 ± 0.038  0.974 ± 0.016  1.000 ± 0.000
+decay                    0.071 ± 0.026  0.363 ± 0.028  0.774 ± 0.025  0.984 ± 0.011
+delta_rule               0.087 ± 0.018  0.201 ± 0.019  0.504 ± 0.027  0.977 ± 0.016
+gated_delta_rule         0.088 ± 0.019  0.184 ± 0.009  0.396 ± 0.013  0.728 ± 0.027
+longhorn                 0.120 ± 0.020  0.326 ± 0.010  0.815 ± 0.041  1.000 ± 0.000
+titans                   0.083 ± 0.024  0.417 ± 0.030  0.966 ± 0.012  1.000 ± 0.000
+ttt                      0.064 ± 0.019  0.269 ± 0.025  0.594 ± 0.034  0.958 ± 0.014
+recursive_least_squares  0.106 ± 0.024  0.516 ± 0.027  0.997 ± 0.003  1.000 ± 0.000
+ridge                    0.106 ± 0.024  0.516 ± 0.027  0.997 ± 0.003  1.000 ± 0.000
 """
 
 from functools import partial

@@ -1,10 +1,10 @@
 """Train a cartridge of 64 slots for 512 facts, save it, load it, and ask it.
 
-Prints:
+Prints (to ± 0.04):
 
-untrained  recalls 0.12
-1,000 steps: 0.99 asked in other words, keys 0.60 long
-loaded from toy.safetensors (66,000 bytes): recalls 0.99 and agrees with the whole document
+untrained: recalls 0.12
+1,000 steps: recalls 1.00, keys 0.60 long
+toy.safetensors, 33,080 bytes: recalls 1.00
 """
 
 import tempfile

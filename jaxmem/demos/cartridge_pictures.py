@@ -29,11 +29,10 @@ def draw_ratios(
     """
     picture, (panel,) = plots.figure(width=8.2, height=5.0)
     fine = np.geomspace(slots[0] * 0.9, slots[-1] * 1.1, 100)
-    for bits, style in ((limits.EMPIRICAL_BITS, ":"), (1.0, "-.")):
+    for bits, word, style in ((limits.EMPIRICAL_BITS, "2 bits", ":"), (1.0, "1 bit", "-.")):
         bound = limits.information_accuracy(2 * DIM * fine, FACTS, FACTS, bits)
-        panel.plot(
-            fine, bound, style, color="0.45", label=f"most that {bits:g} bits a float can hold"
-        )
+        label = f"most that {word} a float can hold"
+        panel.plot(fine, bound, style, color="0.45", label=label)
     panel.plot(fine, np.minimum(fine / FACTS, 1), "--", color="0.65", label="truncation, p / N")
     for colour, (label, points) in zip(plots.COLOURS, lines.items()):
         mean, low, high = np.array(points).T

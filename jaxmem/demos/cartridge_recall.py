@@ -58,6 +58,7 @@ class _Evidence(NamedTuple):
     whole: Sweep | None
     composed: Sweep | None
     ours: Sweep | None
+    ours_long: Sweep | None
     ours_composed: Sweep | None
 
 
@@ -114,6 +115,7 @@ def _run(extent: Extent) -> _Evidence:
         whole=runs.long_document(seeds, 3_000, None) if full else None,
         composed=runs.composition(runs.Course(LECTURE, 3_000, 3_000), seeds, 64) if full else None,
         ours=runs.trainings(OURS, ours, first, 3_000) if ours else None,
+        ours_long=runs.trainings(OURS, seeds, first[:2], 8_000) if ours and full else None,
         ours_composed=runs.composition(OURS_COURSE, ours, 64) if ours and full else None,
     )
 
@@ -161,6 +163,11 @@ def _ratio_table(found: _Evidence) -> Table:
             if trained is not None:
                 cells = [_cell(_of_size(trained, kind, p)) for kind in ("verbatim", "paraphrased")]
                 rows.append([label, p, ratio, *cells])
+        if found.ours_long is not None and _of_size(found.ours_long, "verbatim", p):
+            cells = [
+                _cell(_of_size(found.ours_long, kind, p)) for kind in ("verbatim", "paraphrased")
+            ]
+            rows.append(["cartridge, ours, 8,000 steps", p, ratio, *cells])
     bounds = limits.information_accuracy(
         FLOATS * np.array(found.slots), FACTS, FACTS, limits.EMPIRICAL_BITS
     )
@@ -175,8 +182,15 @@ def _ratio_table(found: _Evidence) -> Table:
 
 
 def _divergence(found: _Evidence) -> list[str]:
-    runs_of = [found.recited, found.studied, found.long_run, found.hard, found.ours]
-    sweeps = [sweep for sweep in runs_of if sweep is not None]
+    runs_of = [
+        found.recited,
+        found.studied,
+        found.long_run,
+        found.hard,
+        found.ours,
+        found.ours_long,
+    ]
+    sweeps = {id(sweep): sweep for sweep in runs_of if sweep is not None}.values()
     bad = sum(status != Status.OK for sweep in sweeps for status in _samples(sweep, "status"))
     total = sum(len(sweep.records) for sweep in sweeps)
     return [f"{bad} of {total} trainings ended above the loss they started from, or not finite"]

@@ -31,7 +31,7 @@ from jaxmem.recall.mqar import accuracy
 ADAM = optax.scale_by_adam()
 OBJECTIVES = ("self_study", "recitation")
 LOSSES = ("distill", "hard")
-_BLOCK_STEPS = 32
+_BLOCK_QUESTIONS = 512  # made at once: enough for the matrix units, few enough for the caches
 
 
 class Status(enum.IntEnum):
@@ -157,8 +157,8 @@ def train_cartridge(
         answered badly count less, so that a memory too small for all facts keeps some of them
         whole. None for plain KL (q = 0).
       vocabulary: [M, V] the possible answers; the document's values if not given.
-      distractors: cartridges of other documents, leaves with a leading axis [J]; in each block
-        of steps one of them is read along with the cartridge and learns nothing.
+      distractors: cartridges of other documents, leaves with a leading axis [J]; in each step one
+        of them is read along with the cartridge and learns nothing.
       distractor_weight: how much a distractor's slots count (1 is as much as one's own).
       record_every: steps between entries of the history; it divides `steps`. None for the end.
       optimizer: direction of the step, without learning rate.
@@ -236,19 +236,19 @@ def _train(
             seen = chunk == (numbers // window)[:, None]
         return attend(questions, document.keys, document.values, cartridge.scale, mask=seen).output
 
-    def read(slots: _Slots, questions: Array, other: Cartridge | None) -> Array:
+    def read(slots: _Slots, questions: Array, number: Array) -> Array:
         own = dataclasses.replace(cartridge, **slots._asdict())
-        if other is None:
+        if lesson.distractors is None:
             return own.read(questions).output
+        other = jax.tree.map(lambda x: x[number], lesson.distractors)
         return _beside(own, other, lesson.distractor_weight).read(questions).output
 
     def step(
         carry: tuple[_Slots, optax.OptState],
-        lecture: tuple[Array, Array, Array, Array, Array | None],
-        other: Cartridge | None,
+        lecture: tuple[Array, Array, Array, Array, Array, Array | None],
     ) -> tuple[tuple[_Slots, optax.OptState], None]:
         slots, state = carry
-        questions, targets, entropies, rate, focus = lecture
+        questions, targets, entropies, other, rate, focus = lecture
         output, pull_back = jax.vjp(lambda s: read(s, questions, other), slots)
         mean, log_z = _answer(output, *answers)
         error = mean - targets  # [B, V]
@@ -264,29 +264,22 @@ def _train(
     def block(
         carry: tuple[_Slots, optax.OptState], inputs: tuple[Array, Any, Any]
     ) -> tuple[tuple[_Slots, optax.OptState], None]:
-        key, rates, focuses = inputs
-        key_numbers, key_words, key_other = jax.random.split(key, 3)
-        count = len(rates) * batch
-        numbers = jax.random.randint(key_numbers, (count,), 0, document.keys.shape[0])
-        questions = ask(key_words, numbers)
+        keys, rates, focuses = inputs
+        numbers, questions, others = jax.vmap(draw)(keys)  # [T, B], [T, B, K], [T]
         if objective == "recitation":
             means, entropies = (part[numbers] for part in known)
         else:
-            means, entropies = teach(questions, numbers)
-        lectures = (
-            questions.reshape(len(rates), batch, -1),
-            means.reshape(len(rates), batch, -1),
-            entropies.reshape(len(rates), batch),
-            rates,
-            focuses,
-        )
-        other = None
-        if lesson.distractors is not None:
-            there = lesson.distractors.keys.shape[0]
-            other = jax.tree.map(
-                lambda x: x[jax.random.randint(key_other, (), 0, there)], lesson.distractors
-            )
-        return jax.lax.scan(partial(step, other=other), carry, lectures)
+            flat = questions.reshape(-1, questions.shape[-1]), numbers.reshape(-1)
+            means, entropies = (part.reshape(*numbers.shape, -1) for part in teach(*flat))
+        lectures = (questions, means, entropies.reshape(numbers.shape), others, rates, focuses)
+        return jax.lax.scan(step, carry, lectures)
+
+    def draw(key: Array) -> tuple[Array, Array, Array]:
+        """A step's questions, and which distractor is read along: the same in any block."""
+        key_numbers, key_words, key_other = jax.random.split(key, 3)
+        numbers = jax.random.randint(key_numbers, (batch,), 0, document.keys.shape[0])
+        there = 1 if lesson.distractors is None else lesson.distractors.keys.shape[0]
+        return numbers, ask(key_words, numbers), jax.random.randint(key_other, (), 0, there)
 
     def stretch(
         carry: tuple[_Slots, optax.OptState], inputs: tuple[Array, Any, Any]
@@ -316,17 +309,17 @@ def _train(
     tested = document.keys if objective == "recitation" else other_words
     teacher_output = teacher_read(tested, everything)
     known = teach(document.keys, everything)  # all that recitation will ever ask
-    length = _block_steps(record_every)
-    keys = jax.random.split(key_train, len(rates) // length)
+    length = _block_steps(record_every, batch)
+    keys = jax.random.split(key_train, len(rates))
 
-    def by_block(numbers: Array | None) -> Array | None:
+    def by_block(numbers: Array | None) -> Any:
         return None if numbers is None else numbers.reshape(-1, record_every // length, length)
 
     slots = _Slots(cartridge.keys, cartridge.values, cartridge.bias)
     (end, _), seen = jax.lax.scan(
         stretch,
         (slots, optimizer.init(slots)),
-        (keys.reshape(-1, record_every // length), by_block(rates), by_block(focuses)),
+        (by_block(keys), by_block(rates), by_block(focuses)),
     )
     history = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), look(slots), seen)
     history = history._replace(step=record_every * jnp.arange(len(history.loss)))
@@ -387,9 +380,10 @@ def _kl(teacher: Array, student: Array, vocabulary: Array, output_scale: ArrayLi
     return jnp.mean(jnp.sum(jnp.exp(wanted) * (wanted - given), axis=-1))
 
 
-def _block_steps(steps: int) -> int:
-    """Steps whose questions are made together: the largest divisor of `steps` up to a bound."""
-    return max(length for length in range(1, _BLOCK_STEPS + 1) if steps % length == 0)
+def _block_steps(steps: int, batch: int) -> int:
+    """Steps whose questions are made together: the largest divisor of `steps` within bounds."""
+    most = max(1, _BLOCK_QUESTIONS // batch)
+    return max(length for length in range(1, most + 1) if steps % length == 0)
 
 
 def _check(
