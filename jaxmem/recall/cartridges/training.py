@@ -23,14 +23,20 @@ import optax
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxmem.recall.attention import attend
 from jaxmem.recall.cartridges.cartridge import SCALE, Cartridge, check_document, slot_entropy
+from jaxmem.recall.cartridges.teacher import (
+    LOSSES,
+    OBJECTIVES,
+    Lesson,
+    Teacher,
+    divergence,
+    expected_answer,
+    nearest_answer,
+)
 from jaxmem.recall.facts import Document, paraphrase
 from jaxmem.recall.mqar import accuracy
 
 ADAM = optax.scale_by_adam()
-OBJECTIVES = ("self_study", "recitation")
-LOSSES = ("distill", "hard")
 _BLOCK_QUESTIONS = 512  # made at once: enough for the matrix units, few enough for the caches
 
 
@@ -87,27 +93,15 @@ class _Slots(NamedTuple):
     bias: Array | None
 
 
-class _Lesson(NamedTuple):
-    """Traced numbers of a run."""
+_Carry = tuple[_Slots, optax.OptState]
 
-    vocabulary: Array  # [M, V]
-    noise: ArrayLike
-    output_scale: ArrayLike
+
+class _Student(NamedTuple):
+    """What its training takes beside the teacher."""
+
     key_norm: ArrayLike
     distractors: Cartridge | None
     distractor_weight: ArrayLike
-
-
-def _answer(output: Array, vocabulary: Array, output_scale: ArrayLike) -> tuple[Array, Array]:
-    """Mean of the answers that a read [Q, V] makes likely, and the log of their partition sum.
-
-    E[u] = sum_j softmax(gamma o . u_j) u_j, log Z = log sum_j exp(gamma o . u_j)
-    """
-    logits = output_scale * (output @ vocabulary.T)  # [Q, M]
-    top = jnp.max(logits, axis=-1, keepdims=True)
-    weights = jnp.exp(logits - top)
-    total = jnp.sum(weights, axis=-1, keepdims=True)
-    return weights @ vocabulary / total, (top + jnp.log(total))[..., 0]
 
 
 def train_cartridge(
@@ -180,159 +174,128 @@ def train_cartridge(
     return _train(
         key,
         cartridge,
-        document,
+        (document, vocabulary, output_scale, noise),
+        _Student(key_norm, distractors, distractor_weight),
         _each_step("learning rate", learning_rate, steps),
         None if focus is None else _each_step("focus", focus, steps),
-        _Lesson(vocabulary, noise, output_scale, key_norm, distractors, distractor_weight),
-        objective=objective,
-        loss=loss,
+        teaching=(objective, loss, window),
         batch=batch,
-        window=window,
         record_every=record_every,
         optimizer=optimizer,
     )
 
 
-@partial(
-    jax.jit, static_argnames=("objective", "loss", "batch", "window", "record_every", "optimizer")
-)
+@partial(jax.jit, static_argnames=("teaching", "batch", "record_every", "optimizer"))
 def _train(
     key: Array,
     cartridge: Cartridge,
-    document: Document,
+    material: tuple[Document, Array, ArrayLike, ArrayLike],
+    student: _Student,
     rates: Array,  # [steps]
     focuses: Array | None,  # [steps]
-    lesson: _Lesson,
     *,
-    objective: str,
-    loss: str,
+    teaching: tuple[str, str, int | None],
     batch: int,
-    window: int | None,
     record_every: int,
     optimizer: optax.GradientTransformation,
 ) -> Trained:
     key_train, key_test = jax.random.split(key)
+    document, vocabulary, output_scale, noise = material
+    teacher = Teacher(document, vocabulary, cartridge.scale, output_scale, noise, *teaching)
+    everything = jnp.arange(document.keys.shape[0])
+    known = teacher.teach(document.keys, everything)  # all that recitation will ever ask
     trainable = jnp.arange(cartridge.slots) >= cartridge.frozen
     if cartridge.mask is not None:
         trainable &= cartridge.mask
 
-    def ask(key: Array, numbers: Array) -> Array:
-        """Questions about facts by number [Q]."""
-        keys = document.keys[numbers]
-        return paraphrase(key, keys, lesson.noise) if objective == "self_study" else keys
+    def prepare(key: Array) -> tuple[Array, Array, Array]:
+        """A step's questions, and which distractor is read along: the same in any block."""
+        key_numbers, key_words, key_other = jax.random.split(key, 3)
+        there = 1 if student.distractors is None else student.distractors.keys.shape[0]
+        return *teacher.ask(key_numbers, key_words, batch), jax.random.randint(
+            key_other, (), 0, there
+        )
 
-    def teach(questions: Array, numbers: Array) -> tuple[Array, Array]:
-        """The mean answer that the teacher expects, [Q, V], and its entropy [Q]."""
-        if loss == "hard":
-            return document.values[numbers], jnp.zeros(len(numbers))
-        output = teacher_read(questions, numbers)
-        mean, log_z = _answer(output, *answers)
-        return mean, log_z - lesson.output_scale * jnp.sum(mean * output, axis=-1)
-
-    def teacher_read(questions: Array, numbers: Array) -> Array:
-        seen = None
-        if window is not None:
-            chunk = jnp.arange(document.keys.shape[0]) // window
-            seen = chunk == (numbers // window)[:, None]
-        return attend(questions, document.keys, document.values, cartridge.scale, mask=seen).output
-
-    def read(slots: _Slots, questions: Array, number: Array) -> Array:
+    def read(slots: _Slots, questions: Array, other: Array) -> Array:
         own = dataclasses.replace(cartridge, **slots._asdict())
-        if lesson.distractors is None:
+        if student.distractors is None:
             return own.read(questions).output
-        other = jax.tree.map(lambda x: x[number], lesson.distractors)
-        return _beside(own, other, lesson.distractor_weight).read(questions).output
+        beside = jax.tree.map(lambda x: x[other], student.distractors)
+        return _beside(own, beside, student.distractor_weight).read(questions).output
 
-    def step(
-        carry: tuple[_Slots, optax.OptState],
-        lecture: tuple[Array, Array, Array, Array, Array, Array | None],
-    ) -> tuple[tuple[_Slots, optax.OptState], None]:
+    def step(carry: _Carry, inputs: tuple[Lesson, Array, Array, Any]) -> tuple[_Carry, None]:
         slots, state = carry
-        questions, targets, entropies, other, rate, focus = lecture
-        output, pull_back = jax.vjp(lambda s: read(s, questions, other), slots)
-        mean, log_z = _answer(output, *answers)
-        error = mean - targets  # [B, V]
+        lesson, other, rate, focus = inputs
+        output, pull_back = jax.vjp(lambda s: read(s, lesson.questions, other), slots)
+        mean, log_z = expected_answer(output, vocabulary, output_scale)
+        error = mean - lesson.answers  # [B, V]
         if focus is not None:
-            kl = log_z - lesson.output_scale * jnp.sum(targets * output, axis=-1) - entropies
+            agreed = output_scale * jnp.sum(lesson.answers * output, axis=-1)
+            kl = log_z - agreed - lesson.entropies
             error = error * jnp.exp(-focus * kl)[:, None]
-        (gradient,) = pull_back(lesson.output_scale / batch * error)
+        (gradient,) = pull_back(output_scale / batch * error)
         gradient = jax.tree.map(partial(_where_slot, trainable), gradient)
         direction, state = optimizer.update(gradient, state, slots)
         slots = jax.tree.map(lambda x, d: x - rate * d, slots, direction)
-        return (_bounded(slots, trainable, lesson.key_norm), state), None
+        return (_bounded(slots, trainable, student.key_norm), state), None
 
-    def block(
-        carry: tuple[_Slots, optax.OptState], inputs: tuple[Array, Any, Any]
-    ) -> tuple[tuple[_Slots, optax.OptState], None]:
+    def block(carry: _Carry, inputs: tuple[Array, Any, Any]) -> tuple[_Carry, None]:
         keys, rates, focuses = inputs
-        numbers, questions, others = jax.vmap(draw)(keys)  # [T, B], [T, B, K], [T]
-        if objective == "recitation":
-            means, entropies = (part[numbers] for part in known)
+        numbers, questions, others = jax.vmap(prepare)(keys)  # [T, B], [T, B, K], [T]
+        if teacher.objective == "recitation":
+            lessons = jax.tree.map(lambda x: x[numbers], known)
         else:
-            flat = questions.reshape(-1, questions.shape[-1]), numbers.reshape(-1)
-            means, entropies = (part.reshape(*numbers.shape, -1) for part in teach(*flat))
-        lectures = (questions, means, entropies.reshape(numbers.shape), others, rates, focuses)
-        return jax.lax.scan(step, carry, lectures)
+            flat = teacher.teach(questions.reshape(-1, questions.shape[-1]), numbers.reshape(-1))
+            lessons = jax.tree.map(lambda x: x.reshape(*numbers.shape, *x.shape[1:]), flat)
+        return jax.lax.scan(step, carry, (lessons, others, rates, focuses))
 
-    def draw(key: Array) -> tuple[Array, Array, Array]:
-        """A step's questions, and which distractor is read along: the same in any block."""
-        key_numbers, key_words, key_other = jax.random.split(key, 3)
-        numbers = jax.random.randint(key_numbers, (batch,), 0, document.keys.shape[0])
-        there = 1 if lesson.distractors is None else lesson.distractors.keys.shape[0]
-        return numbers, ask(key_words, numbers), jax.random.randint(key_other, (), 0, there)
-
-    def stretch(
-        carry: tuple[_Slots, optax.OptState], inputs: tuple[Array, Any, Any]
-    ) -> tuple[tuple[_Slots, optax.OptState], History]:
+    def stretch(carry: _Carry, inputs: tuple[Array, Any, Any]) -> tuple[_Carry, History]:
         carry, _ = jax.lax.scan(block, carry, inputs)
         return carry, look(carry[0])
 
     def look(slots: _Slots) -> History:
         now = dataclasses.replace(cartridge, **slots._asdict())
-        verbatim, paraphrased = now.read(document.keys).output, now.read(other_words).output
-        student = verbatim if objective == "recitation" else paraphrased
-        norms = jnp.linalg.norm(slots.keys, axis=-1)
-        counted = jnp.ones(len(norms)) if cartridge.mask is None else cartridge.mask
-        return History(
-            jnp.zeros((), int),
-            _kl(teacher_output, student, lesson.vocabulary, lesson.output_scale),
-            accuracy(verbatim, lesson.vocabulary, right),
-            accuracy(paraphrased, lesson.vocabulary, right),
-            jnp.sum(norms * counted) / jnp.sum(counted),
-            jnp.mean(slot_entropy(now, other_words)),
-        )
+        return _look(now, teacher, paraphrase(key_test, document.keys, noise))
 
-    answers = (lesson.vocabulary, lesson.output_scale)
-    everything = jnp.arange(document.keys.shape[0])
-    right = _nearest(document.values, lesson.vocabulary)
-    other_words = paraphrase(key_test, document.keys, lesson.noise)
-    tested = document.keys if objective == "recitation" else other_words
-    teacher_output = teacher_read(tested, everything)
-    known = teach(document.keys, everything)  # all that recitation will ever ask
     length = _block_steps(record_every, batch)
-    keys = jax.random.split(key_train, len(rates))
 
     def by_block(numbers: Array | None) -> Any:
         return None if numbers is None else numbers.reshape(-1, record_every // length, length)
 
     slots = _Slots(cartridge.keys, cartridge.values, cartridge.bias)
+    steps = (jax.random.split(key_train, len(rates)), rates, focuses)
     (end, _), seen = jax.lax.scan(
-        stretch,
-        (slots, optimizer.init(slots)),
-        (by_block(keys), by_block(rates), by_block(focuses)),
+        stretch, (slots, optimizer.init(slots)), tuple(by_block(part) for part in steps)
     )
     history = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), look(slots), seen)
     history = history._replace(step=record_every * jnp.arange(len(history.loss)))
+    return Trained(dataclasses.replace(cartridge, **end._asdict()), history, _status(end, history))
+
+
+def _look(cartridge: Cartridge, teacher: Teacher, other_words: Array) -> History:
+    """An entry of the history, its step left at 0."""
+    keys, values = teacher.document
+    answers = nearest_answer(values, teacher.vocabulary)
+    verbatim, paraphrased = cartridge.read(keys).output, cartridge.read(other_words).output
+    recited = teacher.objective == "recitation"
+    wanted = teacher.read(keys if recited else other_words, jnp.arange(len(keys)))
+    student = verbatim if recited else paraphrased
+    norms = jnp.linalg.norm(cartridge.keys, axis=-1)
+    counted = jnp.ones(len(norms)) if cartridge.mask is None else cartridge.mask
+    return History(
+        jnp.zeros((), int),
+        divergence(wanted, student, teacher.vocabulary, teacher.output_scale),
+        accuracy(verbatim, teacher.vocabulary, answers),
+        accuracy(paraphrased, teacher.vocabulary, answers),
+        jnp.sum(norms * counted) / jnp.sum(counted),
+        jnp.mean(slot_entropy(cartridge, other_words)),
+    )
+
+
+def _status(end: _Slots, history: History) -> Array:
     finite = jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(end)]).all()
     worse = ~(history.loss[-1] < history.loss[0])
-    status = jnp.where(finite, jnp.where(worse, Status.WORSE, Status.OK), Status.NOT_FINITE)
-    return Trained(dataclasses.replace(cartridge, **end._asdict()), history, status)
-
-
-def _nearest(values: Array, vocabulary: Array) -> Array:
-    """Number of the answer that is nearest to each value [N]."""
-    products = values @ vocabulary.T - jnp.sum(vocabulary**2, axis=-1) / 2
-    return jnp.argmax(products, axis=-1)
+    return jnp.where(finite, jnp.where(worse, Status.WORSE, Status.OK), Status.NOT_FINITE)
 
 
 def _each_step(what: str, number: ArrayLike | Callable[[Array], Array], steps: int) -> Array:
@@ -371,13 +334,6 @@ def _beside(own: Cartridge, other: Cartridge, weight: ArrayLike) -> Cartridge:
         ),
         jnp.concatenate(ones),
     )
-
-
-def _kl(teacher: Array, student: Array, vocabulary: Array, output_scale: ArrayLike) -> Array:
-    """Mean KL between the distributions over answers that two reads give, [Q, V] each."""
-    wanted = jax.nn.log_softmax(output_scale * (teacher @ vocabulary.T), axis=-1)
-    given = jax.nn.log_softmax(output_scale * (student @ vocabulary.T), axis=-1)
-    return jnp.mean(jnp.sum(jnp.exp(wanted) * (wanted - given), axis=-1))
 
 
 def _block_steps(steps: int, batch: int) -> int:
