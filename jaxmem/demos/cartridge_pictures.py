@@ -38,16 +38,12 @@ def draw_ratios(
         mean, low, high = np.array(points).T
         error = np.clip([mean - low, high - mean], 0, 1)
         panel.errorbar(slots, mean, error, marker="o", capsize=3, color=colour, label=label)
-    equal = DIM * DIM / (2 * DIM)
-    theory = {
-        "sum": limits.sum_accuracy(FACTS, DIM, cosine=COSINE),
-        "least squares": limits.least_squares_accuracy(FACTS, DIM, cosine=COSINE),
-    }
-    for marker, (name, value) in zip("sD", matrices.items()):
-        panel.plot(
-            [equal], [value], marker, color="k", ms=5,
-            label=f"64 x 64 matrix, {name} (theory {float(theory[name]):.3f})",
-        )  # fmt: skip
+    theory = {"sum": limits.sum_accuracy, "least squares": limits.least_squares_accuracy}
+    for marker, style, (name, value) in zip("sD", ("-", "--"), matrices.items()):
+        # A square matrix of as many floats as the slots; its side need not be whole in theory.
+        line = theory[name](FACTS, np.sqrt(2 * DIM * fine), cosine=COSINE)
+        panel.plot(fine, line, style, color="k", lw=0.8, label=f"matrix, {name}: theory")
+        panel.plot([DIM / 2], [value], marker, color="k", ms=5, label=f"64 x 64 matrix, {name}")
     panel.set_xscale("log", base=2)
     panel.set_xticks(slots, [f"{p}\n{FACTS / p:g}x" for p in slots])
     panel.set(
