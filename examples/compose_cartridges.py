@@ -1,6 +1,6 @@
 """Two cartridges trained apart, read side by side: what each loses to the other's slots.
 
-Prints (to ± 0.04):
+Prints (to ± 0.08):
 
 questions about A, read with A: 1.00 right
 questions about A, read with A and B: 0.65 right

@@ -5,6 +5,7 @@ Prints (to ± 0.04):
 p = 16: 0.345 [0.303, 0.387], ceiling at 2 bits a float 0.930
 p = 32: 0.766 [0.742, 0.789], ceiling at 2 bits a float 1.000
 p = 64: 0.982 [0.976, 0.988], ceiling at 2 bits a float 1.000
+wrote ratio_sweep.png
 """
 
 import dataclasses
@@ -54,10 +55,13 @@ def main() -> None:
         )
     picture, (panel,) = plots.figure()
     low = [row["mean"] - row["low"] for row in rows]
-    panel.errorbar(SLOTS, [row["mean"] for row in rows], low, marker="o", capsize=3)
-    panel.plot(SLOTS, bounds, ":", color="0.5")
-    panel.set(xlabel="slots", ylabel="share recalled", ylim=(0, 1.03))
+    means = [row["mean"] for row in rows]
+    panel.errorbar(SLOTS, means, low, marker="o", capsize=3, label="asked in other words")
+    panel.plot(SLOTS, bounds, ":", color="0.5", label="2 bits a float")
+    panel.set(title=f"{FACTS} facts", xlabel="slots", ylabel="share recalled", ylim=(0, 1.03))
+    panel.legend(frameon=False)
     plots.save(picture, PICTURE)
+    print(f"wrote {PICTURE}")
 
 
 if __name__ == "__main__":

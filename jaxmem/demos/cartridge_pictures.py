@@ -14,6 +14,18 @@ from jaxmem.sweep import Sweep
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
 
+METHODS = dict(
+    zip(
+        (
+            "recitation, asked verbatim",
+            "recitation, in other words",
+            "self-study, in other words",
+            "ours, in other words",
+            "Attention Matching, in other words",
+        ),
+        plots.COLOURS,
+    )
+)
 COSINE = 1 / np.sqrt(1 + NOISE**2)
 
 
@@ -29,15 +41,20 @@ def draw_ratios(
     """
     picture, (panel,) = plots.figure(width=8.2, height=5.0)
     fine = np.geomspace(slots[0] * 0.9, slots[-1] * 1.1, 100)
-    for bits, word, style in ((limits.EMPIRICAL_BITS, "2 bits", ":"), (1.0, "1 bit", "-.")):
+    for bits, word, style in (
+        (limits.EMPIRICAL_BITS, "2 bits (empirical ceiling)", ":"),
+        (1.0, "1 bit", "-."),
+    ):
         bound = limits.information_accuracy(2 * DIM * fine, FACTS, FACTS, bits)
-        label = f"most that {word} a float can hold"
+        label = f"information at {word} a float"
         panel.plot(fine, bound, style, color="0.45", label=label)
     panel.plot(fine, np.minimum(fine / FACTS, 1), "--", color="0.65", label="truncation, p / N")
-    for colour, (label, points) in zip(plots.COLOURS, lines.items()):
+    for i, (label, points) in enumerate(lines.items()):
+        colour = METHODS[label]
         mean, low, high = np.array(points).T
-        error = np.clip([mean - low, high - mean], 0, 1)
-        panel.errorbar(slots, mean, error, marker="o", capsize=3, color=colour, label=label)
+        error = [mean - np.maximum(low, 0), np.minimum(high, 1) - mean]
+        beside = np.array(slots) * 1.02 ** (i - 2)  # so that bars do not hide each other
+        panel.errorbar(beside, mean, error, marker="o", capsize=3, color=colour, label=label)
     theory = {"sum": limits.sum_accuracy, "least squares": limits.least_squares_accuracy}
     for marker, style, (name, value) in zip("sD", ("-", "--"), matrices.items()):
         # A square matrix of as many floats as the slots; its side need not be whole in theory.
@@ -78,7 +95,7 @@ def draw_training(lecture: Sweep, setting: int, ours: Sweep | None) -> "Picture"
             for i, p in enumerate(sizes):
                 steps = ours.arrays["step_curve"][0, i]
                 _band(panel, steps, ours.arrays[name][:, i], plots.COLOURS[i + 1], f"ours, p = {p}")
-        panel.set(title=title, xlabel="steps")
+        panel.set(title=title, xlabel="steps (band: lowest to highest seed)")
         panel.set_ylim(bottom=0)
     panels[0].legend(frameon=False, fontsize=8)
     return picture

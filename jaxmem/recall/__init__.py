@@ -8,11 +8,14 @@
 from jaxmem.recall import limits
 from jaxmem.recall.attention import Read, attend, merge
 from jaxmem.recall.facts import Document, facts, paraphrase
-from jaxmem.recall.mqar import Stream, accuracy, mqar
+from jaxmem.recall.mqar import FILLER, QUERY, WRITE, Stream, accuracy, mqar
 
 from jaxmem.recall import cartridges, memories  # isort: skip
 
 __all__ = [
+    "FILLER",
+    "QUERY",
+    "WRITE",
     "Document",
     "Read",
     "Stream",

@@ -87,6 +87,6 @@ def test_every_start_is_shown_in_exercise_6(result: DemoResult) -> None:
 
 
 def test_divergence_is_counted(result: DemoResult) -> None:
-    assert result.tables[0].notes[1].startswith("0 of 10 trainings")
+    assert result.tables[0].notes[1].startswith("0 of 15 trainings")
     wild = runs.trainings(runs.LECTURE._replace(learning_rate=50.0), 1, [(8, "first")], 250)
     assert wild.records[0]["status"] == Status.WORSE

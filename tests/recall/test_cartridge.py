@@ -148,8 +148,8 @@ def test_pad_and_compose_with_layers_and_heads_in_front(extras: bool) -> None:
     first, second = (cartridge(seed, 6 - seed, lead, extras) for seed in (0, 1))
     grown, both = pad(first, 10), compose(first, second)
     assert grown.keys.shape == (2, 3, 10, 8)
-    assert both.values.shape == (2, 3, 10, 5)
-    assert (both.slots, grown.slots) == (10, 10)
+    assert both.values.shape == (2, 3, 11, 5)
+    assert (both.slots, grown.slots) == (11, 10)
     for layer, head in np.ndindex(*lead):
 
         def at(made: Cartridge, layer: int = layer, head: int = head) -> Cartridge:
@@ -175,17 +175,37 @@ def test_reading_composed_cartridges_is_merging_their_reads(extras: bool, parts:
     np.testing.assert_allclose(composed.log_sum_exp, merged.log_sum_exp, rtol=1e-6, atol=1e-6)
 
 
-def test_composing_drops_the_sinks_of_the_later_ones() -> None:
-    first, second, third = (cartridge(seed, 5, extras=True, frozen=seed) for seed in (1, 2, 3))
+def with_sink(seed: int, sinks: int) -> Cartridge:
+    """A cartridge whose first slots are those of seed 0, as a shared attention sink is."""
+    common, own = cartridge(0, 5), cartridge(seed, 5, extras=True, frozen=sinks)
+    return dataclasses.replace(
+        own,
+        keys=own.keys.at[:sinks].set(common.keys[:sinks]),
+        values=own.values.at[:sinks].set(common.values[:sinks]),
+    )
+
+
+def test_composing_drops_copies_of_the_first_ones_sinks() -> None:
+    first, second, third = with_sink(1, 2), with_sink(2, 2), with_sink(3, 1)
     both = compose(first, second, third)
-    assert (both.slots, both.frozen) == (5 + 3 + 2, 1)
+    assert (both.slots, both.frozen) == (5 + 3 + 4, 2)
     for name in ("keys", "values", "bias", "mask", "positions"):
-        parts = [getattr(a, name)[n:] for a, n in ((first, 0), (second, 2), (third, 3))]
+        parts = [getattr(a, name)[n:] for a, n in ((first, 0), (second, 2), (third, 1))]
         np.testing.assert_array_equal(getattr(both, name), jnp.concatenate(parts))
-    kept = compose(first, second, third, drop_sinks=False)
-    assert (kept.slots, kept.frozen) == (15, 1)
-    nothing = compose(first, dataclasses.replace(second, frozen=5))  # nothing but sinks
-    np.testing.assert_array_equal(nothing.keys, first.keys)
+    assert compose(first, second, third, drop_sinks=False).slots == 15
+    traced = jax.jit(compose)(first, second, third)
+    assert traced.slots == 15
+    found, wanted = traced.read(questions()), both.read(questions())
+    np.testing.assert_allclose(found.output, wanted.output, rtol=1e-5, atol=1e-6)
+
+
+def test_composing_keeps_frozen_facts_of_its_own() -> None:
+    """Frozen slots that differ from the first's are no copies of its sink."""
+    first, second = (cartridge(seed, 5, frozen=2) for seed in (1, 2))
+    both = compose(first, second)
+    assert both.slots == 10
+    merged = merge([first.read(questions()), second.read(questions())])
+    np.testing.assert_allclose(both.read(questions()).output, merged.output, rtol=1e-5, atol=1e-6)
 
 
 def test_composing_fills_in_what_only_one_part_has() -> None:
@@ -265,25 +285,28 @@ def test_round_trip_as_a_tree(extras: bool) -> None:
     reads = jax.vmap(lambda a, q: a.read(q), in_axes=(0, None))(stacked, questions())
     assert reads.output.shape == (2, 7, 5)
     np.testing.assert_allclose(reads.output[0], made.read(questions()).output, rtol=1e-5, atol=1e-6)
-    assert len(jax.tree.leaves(made)) == (7 if extras else 3)
+    assert len(jax.tree.leaves(made)) == (6 if extras else 2)
 
 
-def test_frozen_slots_are_static_and_scales_are_not() -> None:
+def test_frozen_slots_and_scale_are_static() -> None:
     traces = []
 
     @jax.jit
     def read(made: Cartridge) -> jax.Array:
-        traces.append(made.frozen)
+        traces.append((made.frozen, made.scale))
         return made.read(questions()).output
 
     made = cartridge(frozen=1)
-    for scale in (1.0, 2.0, 3.0):
-        read(dataclasses.replace(made, scale=scale))
-    assert traces == [1]
-    read(dataclasses.replace(made, frozen=2))
-    assert traces == [1, 2]
-    other = dataclasses.replace(made, frozen=2)
-    assert jax.tree.structure(made) != jax.tree.structure(other)
+    for frozen, scale in ((1, 1.0), (1, 1.0), (2, 1.0), (2, 3.0)):
+        read(dataclasses.replace(made, scale=scale, frozen=frozen))
+    assert traces == [(1, 1.0), (2, 1.0), (2, 3.0)]
+
+
+def test_a_traced_scale_is_refused() -> None:
+    with pytest.raises(ValueError, match="expected a scale known when tracing"):
+        jax.jit(lambda scale: whole(document(), scale))(2.0)
+    with pytest.raises(ValueError, match="expected a number for the scale, got 'a'"):
+        whole(document(), "a")  # type: ignore[arg-type]
 
 
 def with_nan(part: str) -> Document:

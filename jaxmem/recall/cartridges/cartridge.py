@@ -78,7 +78,7 @@ def whole(document: Document, scale: float = SCALE) -> Cartridge:
     Returns:
       A cartridge of N slots.
     """
-    return Cartridge(document.keys, document.values, scale)
+    return Cartridge(document.keys, document.values, fixed_scale(scale))
 
 
 def init_cartridge(
@@ -119,7 +119,7 @@ def init_cartridge(
     if not 0 <= frozen <= slots:
         raise ValueError(f"expected 0 to {slots} frozen slots, got {frozen}")
     keys, values = start(key, document, slots)
-    return Cartridge(keys, values, scale, frozen=frozen)
+    return Cartridge(keys, values, fixed_scale(scale), frozen=frozen)
 
 
 def pad(cartridge: Cartridge, slots: int) -> Cartridge:
@@ -158,16 +158,21 @@ def compose(first: Cartridge, *others: Cartridge, drop_sinks: bool = True) -> Ca
     Args:
       first: a cartridge.
       others: more of them, of the same dims and scale.
-      drop_sinks: leave out the frozen slots of all but the first; each document brought its own
-        copy of the same attention sink.
+      drop_sinks: leave out frozen slots of the others that equal the first's at the same place:
+        each document brought its own copy of one attention sink. Under jit, where numbers are
+        not known, they are masked.
 
     Returns:
       A cartridge of all their slots; frozen are the first's.
 
     Raises:
-      ValueError: if dims, leading axes or scales differ, or only some have positions.
+      ValueError: if one is no cartridge, dims, leading axes or scales differ, or only some have
+        positions.
     """
     parts = [first, *others]
+    for part in parts:
+        if not isinstance(part, Cartridge):
+            raise ValueError(f"expected cartridges one by one, got {type(part).__name__}")
     for part in others:
         if (part.keys.shape[:-2], part.keys.shape[-1], part.values.shape[-1]) != (
             first.keys.shape[:-2],
@@ -185,7 +190,7 @@ def compose(first: Cartridge, *others: Cartridge, drop_sinks: bool = True) -> Ca
         if (part.positions is None) != (first.positions is None):
             raise ValueError("expected all cartridges with positions or all without")
     if drop_sinks:
-        parts = [first] + [_drop(part, part.frozen) for part in others]
+        parts = [first] + [_without_sinks(part, first) for part in others]
 
     def joined(arrays: Sequence[Array | None], fill: float | bool) -> Array | None:
         kinds = [array.dtype for array in arrays if array is not None]
@@ -299,8 +304,50 @@ _STARTS = {
     "random_text": _random_text,
     "random_vectors": _random_vectors,
 }
+
+
+def fixed_scale(scale: float) -> float:
+    """A scale as a Python number: it is part of a cartridge's type, as its dims are.
+
+    Args:
+      scale: a number.
+
+    Returns:
+      The number.
+
+    Raises:
+      ValueError: if it is traced, no number, or not finite.
+    """
+    if isinstance(scale, jax.core.Tracer):
+        raise ValueError("expected a scale known when tracing, got a traced one")
+    try:
+        number = float(scale)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"expected a number for the scale, got {scale!r}") from error
+    if not np.isfinite(number):
+        raise ValueError(f"expected a finite scale, got {number}")
+    return number
+
+
 STARTS = tuple(_STARTS)
 """Names of the starts of a cartridge."""
+
+
+def _without_sinks(cartridge: Cartridge, first: Cartridge) -> Cartridge:
+    """Without the frozen slots that equal the first cartridge's at the same place."""
+    count = min(first.frozen, cartridge.frozen)
+    if not count:
+        return cartridge
+    same = jnp.ones(count, bool)
+    for name in ("keys", "values"):
+        mine, theirs = (getattr(part, name)[..., :count, :] for part in (cartridge, first))
+        equal = jnp.all(mine == theirs, axis=-1)
+        same &= jnp.all(equal.reshape(-1, count), axis=0)
+    if not isinstance(same, jax.core.Tracer) and len(set(same.tolist())) == 1:
+        return _drop(cartridge, count) if bool(same[0]) else cartridge
+    mask = jnp.ones(cartridge.keys.shape[:-1], bool) if cartridge.mask is None else cartridge.mask
+    counted = jnp.concatenate([~same, jnp.ones(cartridge.slots - count, bool)])
+    return dataclasses.replace(cartridge, mask=mask & counted)
 
 
 def _drop(cartridge: Cartridge, slots: int) -> Cartridge:

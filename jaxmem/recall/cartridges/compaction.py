@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 
 from jaxmem.common import lookup
 from jaxmem.recall.attention import slot_logits
-from jaxmem.recall.cartridges.cartridge import SCALE, Cartridge, check_document
+from jaxmem.recall.cartridges.cartridge import SCALE, Cartridge, check_document, fixed_scale
 from jaxmem.recall.facts import Document
 
 LEAST_WEIGHT = 1e-12
@@ -37,6 +37,7 @@ def truncate(document: Document, slots: int, scale: float = SCALE) -> Cartridge:
       ValueError: if there is no slot, more slots than facts, or the document is not sound.
     """
     _check(document, slots)
+    scale = fixed_scale(scale)
     return Cartridge(document.keys[:slots], document.values[:slots], scale)
 
 
@@ -61,6 +62,7 @@ def evict(document: Document, slots: int, queries: Array, scale: float = SCALE) 
     Source: Zhang et al. 2023 (H2O), arXiv:2306.14048; Li et al. 2024 (SnapKV), arXiv:2404.14469.
     """
     _check(document, slots, queries)
+    scale = fixed_scale(scale)
     keys, queries = _at_least_single(document.keys), _at_least_single(queries)
     shares = jax.nn.softmax(slot_logits(queries, keys, scale), axis=-1)  # [Q, N]
     chosen = _most_attended(shares, slots, 0.0)
@@ -108,6 +110,7 @@ def attention_matching(
     Source: Attention Matching, arXiv:2602.16284; here both fits are pulled to the document's.
     """
     _check(document, slots, queries)
+    scale = fixed_scale(scale)
     chosen_by = lookup(_SELECTIONS, select, "selection of keys")
     if not isinstance(ridge, jax.core.Tracer) and not np.all(np.asarray(ridge) >= 0):
         raise ValueError(f"expected a ridge of at least 0, got {ridge}")

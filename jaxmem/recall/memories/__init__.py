@@ -5,7 +5,7 @@ from collections.abc import Callable
 from jaxmem.recall.memories.cross_entropy import cross_entropy_map
 from jaxmem.recall.memories.delta import delta_rule, gated_delta_rule, longhorn
 from jaxmem.recall.memories.least_squares import least_squares, recursive_least_squares, ridge
-from jaxmem.recall.memories.memory import Gates, Memory
+from jaxmem.recall.memories.memory import Gates, Memory, state_floats
 from jaxmem.recall.memories.sums import decay, outer_product
 from jaxmem.recall.memories.titans import titans
 from jaxmem.recall.memories.ttt import ttt
@@ -36,6 +36,7 @@ __all__ = [
     "outer_product",
     "recursive_least_squares",
     "ridge",
+    "state_floats",
     "titans",
     "ttt",
 ]

@@ -45,6 +45,22 @@ class Gates(NamedTuple):
     momentum: ArrayLike | None = None
 
 
+def state_floats(memory: Memory, key_dim: int, value_dim: int) -> int:
+    """Floats that the state of a memory holds, for comparisons at equal size.
+
+    Args:
+      memory: from one of the factories.
+      key_dim: length of a key, K.
+      value_dim: length of a value, V.
+
+    Returns:
+      K V for a single matrix; Titans, TTT, recursive least squares and ridge keep more.
+    """
+    state = jax.eval_shape(lambda: memory.init(key_dim, value_dim))
+    leaves = [leaf for leaf in jax.tree.leaves(state) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    return sum(leaf.size for leaf in leaves)
+
+
 class Rows(NamedTuple):
     """Writes in a row, or (with a leading axis of chunks) cut into chunks.
 
