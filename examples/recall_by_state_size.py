@@ -68,11 +68,11 @@ def main() -> None:
             row["metric"]: f"{row['mean']:.3f} ± {row['high'] - row['mean']:.3f}" for row in rows
         }
     headers = ["memory", "floats", *[f"{dim} x {dim}" for dim in DIMS]]
-    rows = [
+    lines = [
         [name, f"{state_floats(memory, 64, 64) / 64**2:.1f} d^2", *[columns[d][name] for d in DIMS]]
         for name, memory in MEMORIES.items()
     ]
-    print(text_table(headers, rows))
+    print(text_table(headers, lines))
 
 
 if __name__ == "__main__":

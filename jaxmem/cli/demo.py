@@ -47,7 +47,9 @@ def run(args: argparse.Namespace) -> int:
     Raises:
       ValueError: if there is no such demo, or pictures cannot be drawn.
     """
-    number = args.number.zfill(2) if args.number else None
+    number = None if args.number is None else args.number.zfill(2)
+    if args.out is not None and (not args.out or Path(args.out).is_file()):
+        raise ValueError(f"--out: expected a folder, got {args.out!r}")
     if number:
         lookup(DEMOS, number, "demo")
     chosen = [number] if number else list(DEMOS)

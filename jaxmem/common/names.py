@@ -37,8 +37,10 @@ def lookup(table: Mapping[str, T], name: str, what: str) -> T:
       The entry.
 
     Raises:
-      ValueError: if there is no such name.
+      ValueError: if there is no such name, or it is no text.
     """
+    if not isinstance(name, str):
+        raise ValueError(f"expected the name of a {what}, got {name!r}")
     if name in table:
         return table[name]
     for key, value in table.items():

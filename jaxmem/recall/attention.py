@@ -82,8 +82,10 @@ def attend(
     weights = jnp.exp(logits - top)
     if mask is not None:
         weights = jnp.where(mask, weights, 0)
+        if mask.ndim == 1:  # what a slot holds that does not count must not, not even NaN
+            values = jnp.where(mask[:, None], values, 0)
     total = jnp.sum(weights, axis=-1, keepdims=True)
-    some = total > 0
+    some = total != 0  # NaN stays NaN: a broken read is not an empty one
     output = weights @ values / jnp.where(some, total, 1)
     log_sum_exp = jnp.where(some, top + jnp.log(jnp.where(some, total, 1)), -jnp.inf)
     return Read(output, log_sum_exp[..., 0])

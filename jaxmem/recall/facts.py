@@ -4,8 +4,11 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
+
+from jaxmem.common import check_size
 
 
 class Document(NamedTuple):
@@ -28,8 +31,8 @@ def unit(vectors: Array) -> Array:
     Returns:
       [..., D].
     """
-    length = jnp.linalg.norm(vectors, axis=-1, keepdims=True)
-    return vectors / jnp.where(length > 0, length, 1)
+    square = jnp.sum(vectors**2, axis=-1, keepdims=True)
+    return vectors / jnp.sqrt(jnp.where(square > 0, square, 1))
 
 
 def facts(
@@ -50,12 +53,11 @@ def facts(
       The document, keys [n, dim] and values [n, value_dim].
 
     Raises:
-      ValueError: if a size is not positive.
+      ValueError: if a size is no positive whole number, or the document beyond 2^31 floats.
     """
-    value_dim = dim if value_dim is None else value_dim
-    for name, size in (("n", n), ("dim", dim), ("value_dim", value_dim)):
-        if size < 1:
-            raise ValueError(f"{name} must be at least 1, got {size}")
+    dim = check_size("dim", dim)
+    value_dim = dim if value_dim is None else check_size("value_dim", value_dim)
+    n = check_size("n", n, high=2**31 // max(dim, value_dim))
     key_keys, key_values = jax.random.split(key)
     values = jax.random.normal(key_values, (n, value_dim))
     keys = unit(jax.random.normal(key_keys, (n, dim)))
@@ -74,5 +76,10 @@ def paraphrase(key: Array, keys: Array, noise: ArrayLike = 0.3) -> Array:
 
     Returns:
       [..., K] unit vectors.
+
+    Raises:
+      ValueError: if the noise is negative or NaN.
     """
+    if not isinstance(noise, jax.core.Tracer) and not np.all(np.asarray(noise) >= 0):
+        raise ValueError(f"expected noise of at least 0, got {noise}")
     return unit(keys + noise * unit(jax.random.normal(key, keys.shape, keys.dtype)))

@@ -70,8 +70,11 @@ def load(
             batch = json.loads(line)
             rows, columns = slice(*batch["seeds"]), slice(*batch["settings"])
             for name, array in values.items():
-                array[rows, columns] = np.asarray(batch["metrics"][name], array.dtype)
-        except (ValueError, TypeError, KeyError):
+                part = np.asarray(batch["metrics"][name], array.dtype)
+                if part.shape != array[rows, columns].shape:  # it would be spread over all of them
+                    raise ValueError
+                array[rows, columns] = part
+        except (ValueError, TypeError, KeyError, RecursionError):
             break
         done[rows, columns] = True
         length += len(line) + 1

@@ -68,6 +68,20 @@ def test_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "kv-8b" in json.loads((folder / "figures.json").read_text())["figures"]
 
 
+@pytest.mark.parametrize("kind", ["file", ""])
+def test_out_must_be_a_folder(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Refused before the demo runs, not after."""
+    target = tmp_path / "taken"
+    target.write_text("mine")
+    assert main(["demo", "01", "--out", str(target) if kind else ""]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("jaxmem: --out: expected a folder")
+    assert target.read_text() == "mine"
+
+
 def test_unknown_demo(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "07"]) == 2
     captured = capsys.readouterr()

@@ -9,39 +9,31 @@ import numpy as np
 import pytest
 
 from jaxmem import plots
-from jaxmem.demos import DEMOS, DemoResult, Extent, lecture_figures
+from jaxmem.demos import DEMOS, Extent, lecture_figures
 from jaxmem.demos import cartridge_runs as runs
 from jaxmem.recall.cartridges import STARTS, Status
 
 
-@pytest.fixture(scope="module")
-def result() -> DemoResult:
-    return DEMOS["04"].run(Extent())
-
-
-def test_quick_preset_shows_the_figures_it_can(result: DemoResult) -> None:
+def test_quick_preset(tmp_path: Path) -> None:
+    """One run for all that is asked of it: it takes half a minute."""
+    result = DEMOS["04"].run(Extent())
     wanted = [
         id for id, row in lecture_figures().items() if row.demo.split(".")[0] in ("04", "ex6")
     ]
     assert len(wanted) == 23
     left_out = {id for id in wanted if id.startswith(("cart-2048", "comp-"))} | {"cart-8000"}
     assert set(result.figures) == set(wanted) - left_out
-
-
-def test_figures_of_the_quick_preset_agree(result: DemoResult) -> None:
     for id, figure in result.figures.items():
         assert figure.within, f"{id}: {figure.value} against {figure.lecture}"
 
-
-def test_tables_are_filled(result: DemoResult) -> None:
     assert [table.title[:2] for table in result.tables] == ["1.", "2.", "3.", "Ex"]
     for table in result.tables:
         for row in table.rows:
             assert len(row) == len(table.headers)
             assert all(not isinstance(v, float) or math.isfinite(v) for v in row)
+    assert [row[0] for row in result.tables[-1].rows] == list(STARTS)
+    assert result.tables[0].notes[1].startswith("0 of 15 trainings")
 
-
-def test_pictures_are_drawn(result: DemoResult, tmp_path: Path) -> None:
     for name, draw in result.pictures.items():
         plots.save(draw(), tmp_path / name)
         assert (tmp_path / name).stat().st_size > 10_000
@@ -82,11 +74,6 @@ def test_a_seed_has_one_document_for_all_its_cartridges() -> None:
     assert curves[1, 0] == pytest.approx(16 / runs.FACTS)
 
 
-def test_every_start_is_shown_in_exercise_6(result: DemoResult) -> None:
-    assert [row[0] for row in result.tables[-1].rows] == list(STARTS)
-
-
-def test_divergence_is_counted(result: DemoResult) -> None:
-    assert result.tables[0].notes[1].startswith("0 of 15 trainings")
+def test_divergence_is_seen() -> None:
     wild = runs.trainings(runs.LECTURE._replace(learning_rate=50.0), 1, [(8, "first")], 250)
     assert wild.records[0]["status"] == Status.WORSE

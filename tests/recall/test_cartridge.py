@@ -317,14 +317,17 @@ def with_nan(part: str) -> Document:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: init_cartridge(KEY, document(), 0), "at least 1 slot, got 0"),
-        (lambda: init_cartridge(KEY, document(), -3), "at least 1 slot, got -3"),
+        (lambda: init_cartridge(KEY, document(), 0), "slots must be at least 1, got 0"),
+        (lambda: init_cartridge(KEY, document(), -3), "slots must be at least 1, got -3"),
         (lambda: init_cartridge(KEY, document(), 25), "as facts, 24, got 25"),
         (lambda: init_cartridge(KEY, document(), 25, "sampled"), "as facts, 24, got 25"),
         (lambda: init_cartridge(KEY, document(), 4, "frist"), "did you mean 'first'?"),
         (lambda: init_cartridge(KEY, document(), 4, "zeros"), "known: first, random_text"),
-        (lambda: init_cartridge(KEY, document(), 4, frozen=5), "0 to 4 frozen slots, got 5"),
-        (lambda: init_cartridge(KEY, document(), 4, frozen=-1), "0 to 4 frozen slots, got -1"),
+        (lambda: init_cartridge(KEY, document(), 4, frozen=5), "frozen must be at most 4, got 5"),
+        (
+            lambda: init_cartridge(KEY, document(), 4, frozen=-1),
+            "frozen must be at least 0, got -1",
+        ),
         (lambda: init_cartridge(KEY, with_nan("keys"), 4), "finite keys, got nan in fact 7"),
         (lambda: init_cartridge(KEY, with_nan("values"), 4), "finite values, got nan in fact 7"),
         (lambda: check_document(Document(jnp.ones((3, 2)), jnp.ones((4, 2)))), "(3, 2) and (4, 2)"),

@@ -153,7 +153,7 @@ def test_questions_are_shared_by_cartridges_of_one_key() -> None:
     """Vmapped over cartridges, the teacher's products are not repeated for each."""
     key, document, start = world()
 
-    answers = facts(jax.random.key(5), 48, K).values
+    answers = jnp.concatenate([document.values, facts(jax.random.key(5), N, K).values])
     many = jax.tree.map(lambda x: jnp.stack([x] * 3), start)
 
     def run(cartridge: Cartridge) -> Any:
@@ -275,3 +275,74 @@ def test_bad_shapes_and_numbers() -> None:
     with pytest.raises(ValueError, match="expected finite keys in the cartridge"):
         odd = dataclasses.replace(start, keys=start.keys.at[0].set(jnp.inf))
         train_cartridge(key, odd, document, steps=4)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"noise": -1.0}, "expected noise of at least 0, got -1.0"),
+        ({"key_norm": np.nan}, "expected key_norm of at least 0, got nan"),
+        ({"focus": -1.0}, "expected focus of at least 0"),
+        ({"learning_rate": np.nan}, "expected learning_rate of at least 0"),
+        ({"window": 2.5}, "window must be a whole number, got 2.5"),
+        ({"steps": "3"}, "steps must be a whole number, got '3'"),
+        ({"batch": True}, "batch must be a whole number, got True"),
+    ],
+    ids=lambda x: next(iter(x)) if isinstance(x, dict) else "",
+)
+def test_numbers_out_of_range(change: dict[str, Any], message: str) -> None:
+    key, document, start = world()
+    with pytest.raises(ValueError, match=message):
+        train_cartridge(key, start, document, **{"steps": 4, **change})
+
+
+def test_vocabulary_and_distractors_must_fit() -> None:
+    key, document, start = world()
+    with pytest.raises(ValueError, match="expected every value in the vocabulary, fact 3's is not"):
+        train_cartridge(key, start, document, steps=4, vocabulary=document.values[:3])
+    one = jax.tree.map(lambda x: x[None], start)
+    with pytest.raises(ValueError, match=r"expected distractors of scale 20.0, got 3.0"):
+        odd = dataclasses.replace(one, scale=3.0)
+        train_cartridge(key, start, document, steps=4, distractors=odd)
+    with pytest.raises(ValueError, match=r"distractors with keys \[J, P, 8\], got \(5, 8\)"):
+        train_cartridge(key, start, document, steps=4, distractors=start)
+    with pytest.raises(ValueError, match="frozen must be at most 5, got 99"):
+        train_cartridge(key, dataclasses.replace(start, frozen=99), document, steps=4)
+
+
+@pytest.mark.parametrize("kind", [jnp.bfloat16, jnp.float16, jnp.float32])
+def test_slots_keep_their_type(kind: Any) -> None:
+    key, document, start = world()
+    start = jax.tree.map(lambda x: x.astype(kind), start)
+    for x64 in (False, True):
+        with jax.enable_x64(x64):
+            trained = train_cartridge(key, start, document, steps=4, batch=8, key_norm=0.9)
+        assert trained.cartridge.keys.dtype == trained.cartridge.values.dtype == kind
+
+
+def test_weight_decay_leaves_frozen_and_masked_slots_alone() -> None:
+    key, document, start = world()
+    start = dataclasses.replace(start, frozen=1, mask=jnp.arange(P) < 4)
+    decaying = optax.chain(optax.scale_by_adam(), optax.add_decayed_weights(0.1))
+    end = train_cartridge(key, start, document, steps=5, optimizer=decaying).cartridge
+    for slot, moves in ((0, False), (1, True), (4, False)):
+        assert bool(jnp.any(end.keys[slot] != start.keys[slot])) == moves
+
+
+def test_training_has_a_gradient_by_its_learning_rate() -> None:
+    with jax.enable_x64(True):
+        key, document, start = world()
+
+        def loss(rate: jax.Array) -> jax.Array:
+            run = train_cartridge(key, start, document, steps=3, learning_rate=rate)
+            return run.history.loss[-1]
+
+        slope = float(jax.grad(loss)(0.01))
+        rise = float(loss(0.01 + 1e-6) - loss(0.01 - 1e-6)) / 2e-6
+        assert slope == pytest.approx(rise, rel=1e-4)
+
+
+def test_a_run_that_stands_still_is_not_worse() -> None:
+    key, document, start = world()
+    still = train_cartridge(key, start, document, steps=4, learning_rate=0.0)
+    assert int(still.status) == Status.OK

@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxmem.common import lookup
+from jaxmem.common import check_size, lookup, masked_softmax
 from jaxmem.recall.attention import Read, attend, merge, slot_logits
 from jaxmem.recall.facts import Document, facts
 
@@ -78,6 +78,7 @@ def whole(document: Document, scale: float = SCALE) -> Cartridge:
     Returns:
       A cartridge of N slots.
     """
+    check_document(document)
     return Cartridge(document.keys, document.values, fixed_scale(scale))
 
 
@@ -112,12 +113,10 @@ def init_cartridge(
     check_document(document)
     start = lookup(_STARTS, how, "start of a cartridge")
     facts_there = document.keys.shape[0]
-    if slots < 1:
-        raise ValueError(f"expected at least 1 slot, got {slots}")
-    if how in ("first", "sampled") and slots > facts_there:
+    slots = check_size("slots", slots, high=2**31 // document.keys.shape[1])
+    frozen = check_size("frozen", frozen, 0, slots)
+    if start in (_first, _sampled) and slots > facts_there:
         raise ValueError(f"expected at most as many slots as facts, {facts_there}, got {slots}")
-    if not 0 <= frozen <= slots:
-        raise ValueError(f"expected 0 to {slots} frozen slots, got {frozen}")
     keys, values = start(key, document, slots)
     return Cartridge(keys, values, fixed_scale(scale), frozen=frozen)
 
@@ -135,7 +134,7 @@ def pad(cartridge: Cartridge, slots: int) -> Cartridge:
     Raises:
       ValueError: if it already has more slots.
     """
-    more = slots - cartridge.slots
+    more = check_size("slots", slots) - cartridge.slots
     if more < 0:
         raise ValueError(f"expected room for at least {cartridge.slots} slots, got {slots}")
 
@@ -173,6 +172,7 @@ def compose(first: Cartridge, *others: Cartridge, drop_sinks: bool = True) -> Ca
     for part in parts:
         if not isinstance(part, Cartridge):
             raise ValueError(f"expected cartridges one by one, got {type(part).__name__}")
+        check_cartridge(part)
     for part in others:
         if (part.keys.shape[:-2], part.keys.shape[-1], part.values.shape[-1]) != (
             first.keys.shape[:-2],
@@ -237,7 +237,7 @@ def attention_shares(cartridges: Sequence[Cartridge], query: Array) -> Array:
 def slot_entropy(cartridge: Cartridge, query: Array) -> Array:
     """Entropy of the attention over slots, in nats: 0 if one slot takes all, log P if none does.
 
-    H = log Z - sum_i w_i x_i
+    H = -sum_i w_i log w_i
 
     Args:
       cartridge: without leading axes.
@@ -247,9 +247,38 @@ def slot_entropy(cartridge: Cartridge, query: Array) -> Array:
       [...].
     """
     logits = slot_logits(query, cartridge.keys, cartridge.scale, cartridge.bias, cartridge.mask)
-    log_weights = jax.nn.log_softmax(logits, axis=-1)
-    weights = jnp.exp(log_weights)
-    return -jnp.sum(jnp.where(weights > 0, weights * log_weights, 0), axis=-1)
+    mask = jnp.ones(cartridge.slots, bool) if cartridge.mask is None else cartridge.mask
+    weights = masked_softmax(logits, mask)
+    return -jnp.sum(weights * jnp.log(jnp.where(weights > 0, weights, 1)), axis=-1)
+
+
+def check_cartridge(cartridge: Cartridge) -> None:
+    """Refuse a cartridge whose parts do not fit together; under jit only shapes are known.
+
+    Args:
+      cartridge: with or without leading axes.
+
+    Raises:
+      ValueError: if shapes do not fit, too many slots are frozen, or a number is not finite.
+    """
+    keys, values = cartridge.keys.shape, cartridge.values.shape
+    if len(keys) < 2 or keys[:-1] != values[:-1]:
+        raise ValueError(f"expected keys [..., P, K] and values [..., P, V], got {keys}, {values}")
+    check_size("frozen", cartridge.frozen, 0, cartridge.slots)
+    for name in ("bias", "mask"):
+        part = getattr(cartridge, name)
+        if part is not None and part.shape != keys[:-1]:
+            raise ValueError(f"expected {name} {keys[:-1]}, got {part.shape}")
+    if cartridge.mask is not None and cartridge.mask.dtype != bool:
+        raise ValueError(f"expected a boolean mask, got {cartridge.mask.dtype}")
+    for name in ("keys", "values", "bias"):
+        array = getattr(cartridge, name)
+        if array is None or isinstance(array, jax.core.Tracer):
+            continue
+        if np.isnan(np.asarray(array, np.float32)).any() or (
+            name != "bias" and not np.isfinite(np.asarray(array, np.float32)).all()
+        ):
+            raise ValueError(f"expected finite {name} in the cartridge, got NaN or infinity")
 
 
 def check_document(document: Document) -> None:

@@ -11,8 +11,9 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 
+from jaxmem.common import check_size
 from jaxmem.common.files import atomic_path
-from jaxmem.recall.cartridges.cartridge import Cartridge
+from jaxmem.recall.cartridges.cartridge import Cartridge, fixed_scale
 
 FORMAT = "jaxmem-cartridge"
 """Value of the metadata field `format`."""
@@ -62,6 +63,11 @@ def save_cartridge(
         raise ValueError(
             "writing cartridges needs safetensors: pip install 'jaxmem[lm]'"
         ) from error
+    if not isinstance(cartridge, Cartridge):
+        raise ValueError(f"expected a cartridge to save, got {type(cartridge).__name__}")
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise ValueError(f"expected metadata by name, got {type(metadata).__name__}")
+    frozen = check_size("frozen", cartridge.frozen, 0, cartridge.slots)
     parts = {name: getattr(cartridge, name) for name in _KINDS}
     tensors = {
         name: np.ascontiguousarray(np.asarray(part))
@@ -75,9 +81,9 @@ def save_cartridge(
     strings = {
         "format": FORMAT,
         "version": str(VERSION),
-        "scale": repr(_number("scale", cartridge.scale, float)),
+        "scale": repr(fixed_scale(cartridge.scale)),
         "dims": _dims(tensors["keys"].shape, tensors["values"].shape),
-        "frozen": str(_frozen(cartridge.frozen, cartridge.slots)),
+        "frozen": str(frozen),
     }
     if cartridge.first_question is not None:
         strings["first_question"] = str(_number("first_question", cartridge.first_question, int))

@@ -23,7 +23,14 @@ import optax
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxmem.recall.cartridges.cartridge import SCALE, Cartridge, check_document, slot_entropy
+from jaxmem.common import check_size
+from jaxmem.recall.cartridges.cartridge import (
+    SCALE,
+    Cartridge,
+    check_cartridge,
+    check_document,
+    slot_entropy,
+)
 from jaxmem.recall.cartridges.teacher import (
     LOSSES,
     OBJECTIVES,
@@ -44,7 +51,7 @@ class Status(enum.IntEnum):
     """How a run ended.
 
     OK: the loss is finite and below where it started.
-    WORSE: the loss ended above where it started: the learning rate was too high.
+    WORSE: the loss ended above where it started, as it does when the learning rate is too high.
     NOT_FINITE: a slot is infinite or NaN.
     """
 
@@ -161,16 +168,24 @@ def train_cartridge(
       The trained cartridge, its history and whether it diverged.
 
     Raises:
-      ValueError: if shapes do not fit, the document has NaN, a size is not positive or there is
-        no such objective or loss.
+      ValueError: if shapes or scales do not fit, a number is NaN or negative, a value is not in the
+        vocabulary, a size is no positive whole number, or there is no such objective or loss.
     """
     record_every = steps if record_every is None else record_every
     _check(cartridge, document, steps, batch, window, record_every, objective, loss)
-    vocabulary = document.values if vocabulary is None else vocabulary
-    if vocabulary.ndim != 2 or vocabulary.shape[1] != document.values.shape[1]:
-        raise ValueError(
-            f"expected a vocabulary [M, {document.values.shape[1]}], got {vocabulary.shape}"
-        )
+    _check_numbers(
+        learning_rate=learning_rate,
+        noise=noise,
+        output_scale=output_scale,
+        key_norm=key_norm,
+        focus=focus,
+        distractor_weight=distractor_weight,
+    )
+    if distractors is not None:
+        _check_distractors(distractors, cartridge)
+        distractors = dataclasses.replace(distractors, positions=None, first_question=None)
+    vocabulary = document.values if vocabulary is None else jnp.asarray(vocabulary)
+    _check_vocabulary(vocabulary, document)
     return _train(
         key,
         cartridge,
@@ -236,7 +251,8 @@ def _train(
         (gradient,) = pull_back(output_scale / batch * error)
         gradient = jax.tree.map(partial(_where_slot, trainable), gradient)
         direction, state = optimizer.update(gradient, state, slots)
-        slots = jax.tree.map(lambda x, d: x - rate * d, slots, direction)
+        direction = jax.tree.map(partial(_where_slot, trainable), direction)  # weight decay too
+        slots = jax.tree.map(lambda x, d: (x - rate * d).astype(x.dtype), slots, direction)
         return (_bounded(slots, trainable, student.key_norm), state), None
 
     def block(carry: _Carry, inputs: tuple[Array, Any, Any]) -> tuple[_Carry, None]:
@@ -294,7 +310,8 @@ def _look(cartridge: Cartridge, teacher: Teacher, other_words: Array) -> History
 
 def _status(end: _Slots, history: History) -> Array:
     finite = jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(end)]).all()
-    worse = ~(history.loss[-1] < history.loss[0])
+    start, last = history.loss[0], history.loss[-1]
+    worse = ~(last <= start + 1e-6 * (1 + jnp.abs(start)))
     return jnp.where(finite, jnp.where(worse, Status.WORSE, Status.OK), Status.NOT_FINITE)
 
 
@@ -315,9 +332,12 @@ def _where_slot(slot: Array, array: Array) -> Array:
 
 def _bounded(slots: _Slots, trainable: Array, key_norm: ArrayLike) -> _Slots:
     """Keys of slots in training scaled back to at most `key_norm`."""
-    norm = jnp.linalg.norm(slots.keys, axis=-1, keepdims=True)
+    square = jnp.sum(slots.keys**2, axis=-1, keepdims=True)
+    norm = jnp.sqrt(jnp.where(square > 0, square, 1))
     over = trainable[:, None] & (norm > key_norm)
-    return slots._replace(keys=jnp.where(over, slots.keys * (key_norm / norm), slots.keys))
+    # The length itself where nothing is over: an infinite bound must not meet a gradient.
+    shrink = jnp.where(over, key_norm, norm) / norm
+    return slots._replace(keys=(slots.keys * shrink).astype(slots.keys.dtype))
 
 
 def _beside(own: Cartridge, other: Cartridge, weight: ArrayLike) -> Cartridge:
@@ -353,9 +373,10 @@ def _check(
     loss: str,
 ) -> None:
     check_document(document)
+    check_cartridge(cartridge)
     keys, values = cartridge.keys.shape, cartridge.values.shape
     dims = document.keys.shape[1], document.values.shape[1]
-    if len(keys) != 2 or (keys[1], values[1]) != dims or keys[0] != values[0]:
+    if len(keys) != 2 or (keys[1], values[1]) != dims:
         raise ValueError(
             f"expected slots with keys [P, {dims[0]}] and values [P, {dims[1]}] to fit the "
             f"document, got {keys} and {values}"
@@ -364,19 +385,44 @@ def _check(
     if window is not None:
         sizes["window"] = window
     for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(f"{name} must be at least 1, got {size}")
+        check_size(name, size)
     if steps % record_every:
         raise ValueError(f"record_every must divide steps, got {record_every} and {steps}")
     for name, known, got in (("objective", OBJECTIVES, objective), ("loss", LOSSES, loss)):
         if got not in known:
             raise ValueError(f"unknown {name} {got!r} (known: {', '.join(known)})")
-    _check_numbers(cartridge)
 
 
-def _check_numbers(cartridge: Cartridge) -> None:
-    for name in ("keys", "values", "bias"):
-        array = getattr(cartridge, name)
-        known = array is not None and not isinstance(array, jax.core.Tracer)
-        if known and not np.isfinite(np.asarray(array)).all():
-            raise ValueError(f"expected finite {name} in the cartridge, got NaN or infinity")
+def _check_numbers(**numbers: Any) -> None:
+    """Each a number, a schedule or several; NaN and negative ones are refused where known."""
+    for name, number in numbers.items():
+        if number is None or callable(number) or isinstance(number, jax.core.Tracer):
+            continue
+        if not np.all(np.asarray(number) >= 0):
+            raise ValueError(f"expected {name} of at least 0, got {number}")
+
+
+def _check_vocabulary(vocabulary: Array, document: Document) -> None:
+    dim = document.values.shape[1]
+    if vocabulary.ndim != 2 or vocabulary.shape[1] != dim or not len(vocabulary):
+        raise ValueError(f"expected a vocabulary [M, {dim}], got {vocabulary.shape}")
+    if any(isinstance(part, jax.core.Tracer) for part in (vocabulary, document.values)):
+        return
+    if not np.isfinite(np.asarray(vocabulary, np.float32)).all():
+        raise ValueError("expected a finite vocabulary, got NaN or infinity")
+    nearest = vocabulary[nearest_answer(document.values, vocabulary)]
+    missing = np.flatnonzero(~np.isclose(nearest, document.values, atol=1e-3).all(axis=1))
+    if len(missing):
+        raise ValueError(f"expected every value in the vocabulary, fact {missing[0]}'s is not")
+
+
+def _check_distractors(distractors: Cartridge, cartridge: Cartridge) -> None:
+    check_cartridge(distractors)
+    for name in ("keys", "values"):
+        shape, own = (getattr(part, name).shape for part in (distractors, cartridge))
+        if len(shape) != 3 or shape[2] != own[1] or not shape[0]:
+            raise ValueError(f"expected distractors with {name} [J, P, {own[1]}], got {shape}")
+    if distractors.scale != cartridge.scale:
+        raise ValueError(
+            f"expected distractors of scale {cartridge.scale}, got {distractors.scale}"
+        )
