@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
+from jaxmem.common import check_size
 from jaxmem.recall.facts import facts, paraphrase
 
 WRITE, QUERY, FILLER = 0, 1, 2
@@ -110,11 +111,11 @@ def mqar(
     least = {"n": 1, "dim": 2, "value_dim": 1, "vocabulary": 1, "writes": 1, "queries": 0}
     sizes = (n, dim, value_dim, vocabulary, writes, queries)
     for (name, low), size in zip([*least.items(), ("filler", 0)], (*sizes, filler), strict=True):
-        if size < low:
-            raise ValueError(f"{name} must be at least {low}, got {size}")
+        check_size(name, size, low)
     _check_range("skew", skew, 0.0, float("inf"))
     _check_range("overwrites", overwrites, 0.0, 1.0)
-    _check_range("noise", noise, 0.0, float("inf"))
+    _check_range("noise", noise, 0.0, 1e6)
+    _check_range("gap_power", gap_power, -1e6, 1e6)
     return _mqar(key, sizes, filler, interleave, unit_values, skew, overwrites, gap_power, noise)
 
 
@@ -245,5 +246,9 @@ def _rank(mask: Array) -> Array:
 
 
 def _check_range(name: str, number: ArrayLike, low: float, high: float) -> None:
-    if isinstance(number, int | float) and not low <= number <= high:
+    if isinstance(number, jax.core.Tracer):
+        return
+    if isinstance(number, str) or number is None or jnp.shape(number) != ():
+        raise ValueError(f"{name} must be one number, got {number!r}")
+    if not low <= float(number) <= high:  # type: ignore[arg-type]
         raise ValueError(f"{name} must be in {low:g}..{high:g}, got {number}")

@@ -257,7 +257,11 @@ def test_accuracy_of_a_perfect_and_of_a_stale_memory() -> None:
         ({"value_dim": 0}, "value_dim must be at least 1"),
         ({"overwrites": 1.5}, "overwrites must be in 0..1, got 1.5"),
         ({"skew": -1}, "skew must be in 0..inf, got -1"),
-        ({"noise": float("nan")}, "noise must be in 0..inf, got nan"),
+        ({"noise": float("nan")}, "noise must be in 0..1e.06, got nan"),
+        ({"noise": np.float32(-1)}, "noise must be in"),
+        ({"gap_power": float("inf")}, "gap_power must be in"),
+        ({"n": 2.5}, "n must be a whole number, got 2.5"),
+        ({"skew": "a"}, "skew must be one number, got 'a'"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
