@@ -10,11 +10,12 @@ from jaxmem.common.intervals import (
 )
 from jaxmem.common.masked import masked_softmax, masked_top_k
 from jaxmem.common.names import lookup
+from jaxmem.common.numbers import check_number, check_size
 from jaxmem.common.progress import progress
-from jaxmem.common.sizes import check_size
 
 __all__ = [
     "Interval",
+    "check_number",
     "check_size",
     "clustered_interval",
     "lookup",

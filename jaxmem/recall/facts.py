@@ -4,11 +4,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxmem.common import check_size
+from jaxmem.common import check_number, check_size
 
 
 class Document(NamedTuple):
@@ -80,6 +79,5 @@ def paraphrase(key: Array, keys: Array, noise: ArrayLike = 0.3) -> Array:
     Raises:
       ValueError: if the noise is negative or NaN.
     """
-    if not isinstance(noise, jax.core.Tracer) and not np.all(np.asarray(noise) >= 0):
-        raise ValueError(f"expected noise of at least 0, got {noise}")
+    check_number("noise", noise)
     return unit(keys + noise * unit(jax.random.normal(key, keys.shape, keys.dtype)))

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxmem.common import check_size
+from jaxmem.common import check_number, check_size
 from jaxmem.recall.facts import facts, paraphrase
 
 WRITE, QUERY, FILLER = 0, 1, 2
@@ -112,10 +112,10 @@ def mqar(
     sizes = (n, dim, value_dim, vocabulary, writes, queries)
     for (name, low), size in zip([*least.items(), ("filler", 0)], (*sizes, filler), strict=True):
         check_size(name, size, low)
-    _check_range("skew", skew, 0.0, float("inf"))
-    _check_range("overwrites", overwrites, 0.0, 1.0)
-    _check_range("noise", noise, 0.0, 1e6)
-    _check_range("gap_power", gap_power, -1e6, 1e6)
+    check_number("skew", skew, scalar=True)
+    check_number("overwrites", overwrites, 0.0, 1.0, scalar=True)
+    check_number("noise", noise, 0.0, 1e6, scalar=True)
+    check_number("gap_power", gap_power, -1e6, 1e6, scalar=True)
     return _mqar(key, sizes, filler, interleave, unit_values, skew, overwrites, gap_power, noise)
 
 
@@ -243,12 +243,3 @@ def _kinds(key: Array, writes: int, queries: int, filler: int, interleave: bool)
 def _rank(mask: Array) -> Array:
     """How many True came before each place, at least 0: [T]."""
     return jnp.maximum(jnp.cumsum(mask, dtype=jnp.int32) - 1, 0)
-
-
-def _check_range(name: str, number: ArrayLike, low: float, high: float) -> None:
-    if isinstance(number, jax.core.Tracer):
-        return
-    if isinstance(number, str) or number is None or jnp.shape(number) != ():
-        raise ValueError(f"{name} must be one number, got {number!r}")
-    if not low <= float(number) <= high:  # type: ignore[arg-type]
-        raise ValueError(f"{name} must be in {low:g}..{high:g}, got {number}")

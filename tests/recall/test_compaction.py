@@ -273,8 +273,8 @@ NAN = Document(DOCUMENT.keys.at[2, 1].set(jnp.nan), DOCUMENT.values)
 @pytest.mark.parametrize(
     ("document", "slots", "asked", "message"),
     [
-        (DOCUMENT, 0, jnp.ones((3, 4)), "expected 1 to 6 slots of as many facts, got 0"),
-        (DOCUMENT, 7, jnp.ones((3, 4)), "expected 1 to 6 slots of as many facts, got 7"),
+        (DOCUMENT, 0, jnp.ones((3, 4)), "slots must be at least 1, got 0"),
+        (DOCUMENT, 7, jnp.ones((3, 4)), "at most as many slots as facts, 6, got 7"),
         (NAN, 2, jnp.ones((3, 4)), "expected finite keys, got nan in fact 2"),
         (Document(DOCUMENT.keys[:3], DOCUMENT.values), 2, jnp.ones((3, 4)), "expected keys"),
         (DOCUMENT, 2, jnp.ones((3, 5)), r"expected questions \[Q, 4\], got \(3, 5\)"),
@@ -297,5 +297,5 @@ def test_refusals(method, document, slots, asked, message) -> None:  # type: ign
 def test_refusals_of_options() -> None:
     with pytest.raises(ValueError, match="unknown selection of keys 'opm' .did you mean 'omp'"):
         attention_matching(DOCUMENT, 2, jnp.ones((3, 4)), select="opm")
-    with pytest.raises(ValueError, match="expected a ridge of at least 0, got -1"):
+    with pytest.raises(ValueError, match="ridge must be at least 0, got -1"):
         attention_matching(DOCUMENT, 2, jnp.ones((3, 4)), ridge=-1.0)

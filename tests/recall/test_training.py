@@ -280,10 +280,12 @@ def test_bad_shapes_and_numbers() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"noise": -1.0}, "expected noise of at least 0, got -1.0"),
-        ({"key_norm": np.nan}, "expected key_norm of at least 0, got nan"),
-        ({"focus": -1.0}, "expected focus of at least 0"),
-        ({"learning_rate": np.nan}, "expected learning_rate of at least 0"),
+        ({"noise": -1.0}, "noise must be at least 0, got -1.0"),
+        ({"key_norm": np.nan}, "key_norm must be at least 0, got nan"),
+        ({"focus": -1.0}, "focus must be at least 0"),
+        ({"learning_rate": np.nan}, "learning_rate must be at least 0"),
+        ({"learning_rate": "a"}, "learning_rate must be a number, got 'a'"),
+        ({"noise": None}, "noise must be a number, got None"),
         ({"window": 2.5}, "window must be a whole number, got 2.5"),
         ({"steps": "3"}, "steps must be a whole number, got '3'"),
         ({"batch": True}, "batch must be a whole number, got True"),

@@ -291,6 +291,8 @@ def check_document(document: Document) -> None:
       ValueError: if the shapes do not fit together or a number is not finite.
     """
     keys, values = document
+    if not all(isinstance(part, (Array, np.ndarray)) for part in document):
+        raise ValueError(f"expected arrays of keys and values, got {type(keys).__name__}")
     if keys.ndim != 2 or values.ndim != 2 or len(keys) != len(values) or not len(keys):
         raise ValueError(
             f"expected keys [N, K] and values [N, V], got {keys.shape} and {values.shape}"

@@ -10,7 +10,7 @@ from jax import Array
 from jax.scipy.linalg import cho_factor, cho_solve, solve_triangular
 from jax.typing import ArrayLike
 
-from jaxmem.common import lookup
+from jaxmem.common import check_number, check_size, lookup
 from jaxmem.recall.attention import slot_logits
 from jaxmem.recall.cartridges.cartridge import SCALE, Cartridge, check_document, fixed_scale
 from jaxmem.recall.facts import Document
@@ -112,8 +112,7 @@ def attention_matching(
     _check(document, slots, queries)
     scale = fixed_scale(scale)
     chosen_by = lookup(_SELECTIONS, select, "selection of keys")
-    if not isinstance(ridge, jax.core.Tracer) and not np.all(np.asarray(ridge) >= 0):
-        raise ValueError(f"expected a ridge of at least 0, got {ridge}")
+    check_number("ridge", ridge)
     keys, bias, values = _match(document, queries, scale, ridge, slots, chosen_by)
     return Cartridge(keys, values, scale, bias)
 
@@ -266,8 +265,8 @@ def _bounded(
 def _check(document: Document, slots: int, queries: Array | None = None) -> None:
     check_document(document)
     facts, dim = document.keys.shape
-    if not 1 <= slots <= facts:
-        raise ValueError(f"expected 1 to {facts} slots of as many facts, got {slots}")
+    if check_size("slots", slots) > facts:
+        raise ValueError(f"expected at most as many slots as facts, {facts}, got {slots}")
     if queries is None:
         return
     if queries.ndim != 2 or queries.shape[1] != dim or not len(queries):

@@ -23,7 +23,7 @@ import optax
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxmem.common import check_size
+from jaxmem.common import check_number, check_size
 from jaxmem.recall.cartridges.cartridge import (
     SCALE,
     Cartridge,
@@ -178,7 +178,7 @@ def train_cartridge(
         noise=noise,
         output_scale=output_scale,
         key_norm=key_norm,
-        focus=focus,
+        focus=0.0 if focus is None else focus,
         distractor_weight=distractor_weight,
     )
     if distractors is not None:
@@ -394,12 +394,10 @@ def _check(
 
 
 def _check_numbers(**numbers: Any) -> None:
-    """Each a number, a schedule or several; NaN and negative ones are refused where known."""
+    """Each a number or several, not negative; a schedule is not looked into."""
     for name, number in numbers.items():
-        if number is None or callable(number) or isinstance(number, jax.core.Tracer):
-            continue
-        if not np.all(np.asarray(number) >= 0):
-            raise ValueError(f"expected {name} of at least 0, got {number}")
+        if not callable(number):
+            check_number(name, number)
 
 
 def _check_vocabulary(vocabulary: Array, document: Document) -> None:

@@ -8,6 +8,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
+from jaxmem.common import check_number
+
 
 class Memory(NamedTuple):
     """A fixed-size associative memory, as four pure functions; vmap them for many memories.
@@ -306,14 +308,10 @@ def check_factory(
     if isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1:
         raise ValueError(f"chunk must be an integer of at least 1, got {chunk!r}")
     for name, number in numbers.items():
-        if isinstance(number, str) or number is None:
-            raise ValueError(f"{name} must be a number, got {number!r}")
-        if jnp.shape(number) != ():
-            raise ValueError(f"{name} must be a scalar, got shape {jnp.shape(number)}")
+        check_number(name, number, scalar=True)
         if isinstance(number, jax.core.Tracer):
             continue
-        if not number >= 0 or (name in positive and number == 0):  # NaN is refused too
-            low = "over 0" if name in positive else "at least 0"
-            raise ValueError(f"{name} must be {low}, got {number}")
+        if name in positive and number == 0:
+            raise ValueError(f"{name} must be over 0, got {number}")
         if name in at_most_1 and number > 1:
             raise ValueError(f"{name} must be at most 1, got {number}")
