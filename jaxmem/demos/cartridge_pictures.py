@@ -7,7 +7,7 @@ import numpy as np
 
 from jaxmem import plots
 from jaxmem.common import Interval
-from jaxmem.demos.cartridge_runs import DIM, FACTS, NOISE
+from jaxmem.demos.cartridge_runs import COSINE, DIM, FACTS
 from jaxmem.recall import limits
 from jaxmem.sweep import Sweep
 
@@ -26,7 +26,6 @@ METHODS = dict(
         plots.COLOURS,
     )
 )
-COSINE = 1 / np.sqrt(1 + NOISE**2)
 
 
 def draw_ratios(

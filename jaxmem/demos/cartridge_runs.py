@@ -1,6 +1,7 @@
-"""The experiments of demo 04, each a sweep over seeds and settings."""
+"""The experiments of demo 04 on one document, each a sweep over seeds and settings."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -15,13 +16,13 @@ from jaxmem.recall.cartridges import (
     SCALE,
     STARTS,
     Cartridge,
+    Trained,
     attention_matching,
-    attention_shares,
-    compose,
     evict,
     init_cartridge,
     slot_entropy,
     train_cartridge,
+    truncate,
     whole,
 )
 from jaxmem.recall.memories import (
@@ -40,11 +41,11 @@ from jaxmem.recall.memories import (
 from jaxmem.sweep import Sweep, grid, sweep
 
 FACTS, DIM, NOISE = 512, 64, 0.3
+COSINE = 1 / math.sqrt(1 + NOISE**2)  # between a question and its key
 LONG_FACTS, LONG_SLOTS = 2_048, 256
 SLOTS = (16, 32, 64, 128, 256)
 RECORD = 250
 MAP_STEPS = 300
-STRANGERS = 4  # other documents whose slots a cartridge meets in its second training
 
 # Rates are those that suit 512 facts said once; the delta rule's own default is beside its best.
 MATRICES = {
@@ -86,7 +87,7 @@ class Recipe(NamedTuple):
 
     def train(
         self, key: Array, cartridge: Cartridge, document: Document, steps: int, **options: Any
-    ) -> Any:
+    ) -> Trained:
         """`train_cartridge` under this recipe.
 
         Args:
@@ -97,7 +98,7 @@ class Recipe(NamedTuple):
           options: passed on.
 
         Returns:
-          A `Trained`.
+          What `train_cartridge` gives.
         """
         rate = self.learning_rate
         return train_cartridge(
@@ -188,13 +189,10 @@ def _train_run(
     trained = recipe.train(
         seed.key_train, _start(seed, room, setting), seed.document, steps, **options
     )
-    history = trained.history
-    curves = {f"{name}_curve": value for name, value in history._asdict().items()}
+    curves = {f"{name}_curve": value for name, value in trained.history._asdict().items()}
     return {
         **recall(_output(trained.cartridge), seed),
         "status": trained.status,
-        "key_norm": history.key_norm[-1],
-        "entropy": history.entropy[-1],
         **curves,
     }
 
@@ -216,8 +214,8 @@ def trainings(
       options: of `train_cartridge` (objective, loss).
 
     Returns:
-      Records with slots, start (its number in `STARTS`), verbatim, paraphrased, status, key_norm
-      and entropy; the history as arrays.
+      Records with slots, start (its number in `STARTS`), verbatim, paraphrased and status; the
+      history as arrays, each named like "loss_curve".
     """
     room = max(slots for slots, _ in cartridges)
     run = partial(_train_run, recipe=recipe, room=room, steps=steps, options=options)
@@ -230,7 +228,7 @@ def _baseline_run(key: Array, setting: Setting, *, slots: tuple[int, ...]) -> Me
     asked = paraphrase(seed.key_train, jnp.tile(seed.document.keys, (4, 1)), NOISE)
     found = {"icl": recall(_output(whole(seed.document)), seed)}
     for p in slots:
-        found[f"truncated {p}"] = recall(_output(init_cartridge(key, seed.document, p)), seed)
+        found[f"truncated {p}"] = recall(_output(truncate(seed.document, p)), seed)
         found[f"evicted {p}"] = recall(_output(evict(seed.document, p, asked)), seed)
         matched = attention_matching(seed.document, p, asked)
         found[f"matched {p}"] = recall(_output(matched), seed)
@@ -319,183 +317,9 @@ def long_document(seeds: int, steps: int, window: int | None) -> Sweep:
     return sweep(run, seeds, [{}], label=f"{LONG_FACTS} facts")
 
 
-class Library(NamedTuple):
-    """Documents that share one vocabulary.
-
-    documents: [J] documents of FACTS facts; number 2 i and 2 i + 1 split the vocabulary.
-    questions: [J, FACTS, K] random questions about each, in other words.
-    vocabulary: [2 FACTS, V] the answers of all.
-    answers: [J, FACTS] the right answer to each question, its number in the vocabulary.
-    """
-
-    documents: Document
-    questions: Array
-    vocabulary: Array
-    answers: Array
-
-
-def library(key: Array, documents: int) -> Library:
-    """Documents whose answers come from one vocabulary of 1,024 values.
-
-    Args:
-      key: PRNG key.
-      documents: an even number.
-
-    Returns:
-      The documents, their questions and the vocabulary.
-    """
-    key_facts, key_order, key_asked, key_questions = jax.random.split(key, 4)
-    vocabulary = facts(key_facts, 2 * FACTS, DIM).values
-
-    def pair(key_keys: Array, key_order: Array) -> tuple[Array, Array]:
-        keys = facts(key_keys, 2 * FACTS, DIM).keys
-        return keys, jax.random.permutation(key_order, 2 * FACTS)
-
-    keys, answers = jax.vmap(pair)(
-        jax.random.split(key_facts, documents // 2), jax.random.split(key_order, documents // 2)
-    )
-    keys, answers = keys.reshape(documents, FACTS, DIM), answers.reshape(documents, FACTS)
-    asked = jax.random.randint(key_asked, (documents, FACTS), 0, FACTS)
-    of_asked = jax.vmap(lambda rows, numbers: rows[numbers])
-    return Library(
-        Document(keys, vocabulary[answers]),
-        paraphrase(key_questions, of_asked(keys, asked), NOISE),
-        vocabulary,
-        of_asked(answers, asked),
-    )
-
-
-def _pick(tree: Any, number: Any) -> Any:
-    return jax.tree.map(lambda leaf: leaf[number], tree)
-
-
-def _apart(recipe: Recipe, key: Array, shelf: Library, slots: int, steps: int) -> Cartridge:
-    """A cartridge for each document, trained without a look at another [J]."""
-
-    def one(document: Document) -> Cartridge:
-        start = init_cartridge(key, document, slots)
-        trained = recipe.train(
-            key, start, document, steps, vocabulary=shelf.vocabulary, record_every=None
-        )
-        return trained.cartridge
-
-    return jax.vmap(one)(shelf.documents)
-
-
-def _mixed(
-    recipe: Recipe, key: Array, shelf: Library, cartridges: Cartridge, steps: int, weight: float
-) -> Cartridge:
-    """The first two, trained on beside the others' slots; neither meets the other."""
-    others = _pick(cartridges, slice(2, None))
-
-    def one(start: Cartridge, document: Document) -> Cartridge:
-        return recipe.train(
-            key,
-            start,
-            document,
-            steps,
-            vocabulary=shelf.vocabulary,
-            distractors=others,
-            distractor_weight=weight,
-            record_every=None,
-        ).cartridge
-
-    return jax.vmap(one)(_pick(cartridges, slice(0, 2)), _pick(shelf.documents, slice(0, 2)))
-
-
-def _together(shelf: Library, a: Cartridge, b: Cartridge) -> Metrics:
-    """Both read side by side, asked about both; the attention each loses to the other."""
-    both = compose(a, b)
-
-    def right(cartridge: Cartridge, number: int) -> Array:
-        output = cartridge.read(shelf.questions[number]).output
-        return accuracy(output, shelf.vocabulary, shelf.answers[number])
-
-    shares = jnp.stack(
-        [
-            attention_shares([a, b], shelf.questions[0])[0],
-            attention_shares([b, a], shelf.questions[1])[0],
-        ]
-    )
-    return {
-        "composed": (right(both, 0) + right(both, 1)) / 2,
-        "only_a": (right(a, 0) + right(a, 1)) / 2,
-        "leak": 1 - jnp.mean(shares),
-        "own_share_curve": jnp.sort(shares.reshape(-1)),
-    }
-
-
-def _joint(recipe: Recipe, key: Array, shelf: Library, slots: int, steps: int) -> Metrics:
-    """One cartridge of twice the slots, trained on both documents; and truncation to as many."""
-    document = jax.tree.map(lambda leaf: leaf[:2].reshape(-1, leaf.shape[-1]), shelf.documents)
-    questions, answers = shelf.questions[:2].reshape(-1, DIM), shelf.answers[:2].reshape(-1)
-    start = init_cartridge(key, document, 2 * slots)
-    trained = recipe.train(
-        key, start, document, steps, vocabulary=shelf.vocabulary, record_every=None
-    )
-    return {
-        name: accuracy(cartridge.read(questions).output, shelf.vocabulary, answers)
-        for name, cartridge in (("joint", trained.cartridge), ("icl", start))
-    }
-
-
-class Course(NamedTuple):
-    """How cartridges that will be composed are trained.
-
-    recipe: for each of them, and for the joint one.
-    steps: of the cartridges trained apart.
-    joint_steps: of the one trained on both documents.
-    mixed_steps: of a second training beside the slots of other documents, 0 for none.
-    weight: of those slots.
-    """
-
-    recipe: Recipe
-    steps: int
-    joint_steps: int
-    mixed_steps: int = 0
-    weight: float = 1.0
-
-
-def _composition_run(key: Array, setting: Setting, *, course: Course, slots: int) -> Metrics:
-    recipe = course.recipe
-    key_shelf, key_train = jax.random.split(key)
-    shelf = library(key_shelf, 2 + STRANGERS if course.mixed_steps else 2)
-    apart = _apart(recipe, key_train, shelf, slots, course.steps)
-    found = {**_together(shelf, _pick(apart, 0), _pick(apart, 1))}
-    found |= _joint(recipe, key_train, shelf, slots, course.joint_steps)
-    if course.mixed_steps:
-        mixed = _mixed(recipe, key_train, shelf, apart, course.mixed_steps, course.weight)
-        also = _together(shelf, _pick(mixed, 0), _pick(mixed, 1))
-        found |= {f"mixed_{name}": value for name, value in also.items()}
-    return found
-
-
-def composition(course: Course, seeds: int, slots: int) -> Sweep:
-    """Cartridges of documents A and B read side by side, against one trained on both.
-
-    Args:
-      course: how to train.
-      seeds: pairs of documents.
-      slots: of each cartridge.
-
-    Returns:
-      Records with composed, only_a, leak, joint and icl, and mixed_composed and so on after a
-      second training; A and B never meet each other's slots.
-    """
-    run = partial(_composition_run, course=course, slots=slots)
-    # Few at a time: each seed trains several documents at once.
-    return sweep(run, seeds, [{}], batch=2, label=f"composition, {course.recipe.name}")
-
-
 def _logit_run(key: Array, setting: Setting, *, slots: int) -> Metrics:
     seed = of_seed(key)
-    cartridge = _pick(
-        jax.tree.map(
-            lambda *parts: jnp.stack(parts),
-            *[init_cartridge(seed.key_start, seed.document, slots, how) for how in STARTS],
-        ),
-        setting["start"],
-    )
+    cartridge = _start(seed, slots, {**setting, "slots": slots})
     questions = paraphrase(seed.key_train, seed.document.keys[:slots], NOISE)
     logits = SCALE * questions @ cartridge.keys.T  # [P, P]
     own = jnp.diagonal(logits)

@@ -10,6 +10,7 @@ import pytest
 
 from jaxmem import plots
 from jaxmem.demos import DEMOS, Extent, lecture_figures
+from jaxmem.demos import cartridge_composition as pairs
 from jaxmem.demos import cartridge_runs as runs
 from jaxmem.recall.cartridges import STARTS, Status
 
@@ -40,7 +41,7 @@ def test_quick_preset(tmp_path: Path) -> None:
 
 
 def test_documents_of_a_library_split_the_vocabulary() -> None:
-    shelf = runs.library(jax.random.key(0), 4)
+    shelf = pairs.library(jax.random.key(0), 4)
     values = np.asarray(shelf.documents.values).reshape(2, 2 * runs.FACTS, -1)
     for pair in values:
         assert len(np.unique(pair, axis=0)) == 2 * runs.FACTS
@@ -52,8 +53,8 @@ def test_documents_of_a_library_split_the_vocabulary() -> None:
 
 def test_composition_runs_with_and_without_a_second_training() -> None:
     for mixed_steps in (0, 4):
-        course = runs.Course(runs.OURS_COMPOSED, 4, 4, mixed_steps)
-        (row,) = runs.composition(course, 1, 8).records
+        course = pairs.Course(runs.OURS_COMPOSED, 4, 4, mixed_steps)
+        (row,) = pairs.composition(course, 1, 8).records
         assert 0 < row["leak"] < 1
         assert ("mixed_composed" in row) == (mixed_steps > 0)
 

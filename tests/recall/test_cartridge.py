@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from jaxmem.recall.attention import attend, merge
+from jaxmem.recall.cartridges.border import check_document
 from jaxmem.recall.cartridges.cartridge import (
     SCALE,
     Cartridge,
     attention_shares,
-    check_document,
     compose,
     init_cartridge,
     pad,

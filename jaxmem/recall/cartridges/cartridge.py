@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 
 from jaxmem.common import check_size, lookup, masked_softmax
 from jaxmem.recall.attention import Read, attend, merge, slot_logits
+from jaxmem.recall.cartridges.border import check_cartridge, check_document, fixed_scale
 from jaxmem.recall.facts import Document, facts
 
 SCALE = 20.0
@@ -252,61 +253,6 @@ def slot_entropy(cartridge: Cartridge, query: Array) -> Array:
     return -jnp.sum(weights * jnp.log(jnp.where(weights > 0, weights, 1)), axis=-1)
 
 
-def check_cartridge(cartridge: Cartridge) -> None:
-    """Refuse a cartridge whose parts do not fit together; under jit only shapes are known.
-
-    Args:
-      cartridge: with or without leading axes.
-
-    Raises:
-      ValueError: if shapes do not fit, too many slots are frozen, or a number is not finite.
-    """
-    keys, values = cartridge.keys.shape, cartridge.values.shape
-    if len(keys) < 2 or keys[:-1] != values[:-1]:
-        raise ValueError(f"expected keys [..., P, K] and values [..., P, V], got {keys}, {values}")
-    check_size("frozen", cartridge.frozen, 0, cartridge.slots)
-    for name in ("bias", "mask"):
-        part = getattr(cartridge, name)
-        if part is not None and part.shape != keys[:-1]:
-            raise ValueError(f"expected {name} {keys[:-1]}, got {part.shape}")
-    if cartridge.mask is not None and cartridge.mask.dtype != bool:
-        raise ValueError(f"expected a boolean mask, got {cartridge.mask.dtype}")
-    for name in ("keys", "values", "bias"):
-        array = getattr(cartridge, name)
-        if array is None or isinstance(array, jax.core.Tracer):
-            continue
-        if np.isnan(np.asarray(array, np.float32)).any() or (
-            name != "bias" and not np.isfinite(np.asarray(array, np.float32)).all()
-        ):
-            raise ValueError(f"expected finite {name} in the cartridge, got NaN or infinity")
-
-
-def check_document(document: Document) -> None:
-    """Refuse a document that no memory can be made of; under jit only its shapes are known.
-
-    Args:
-      document: keys [N, K] and values [N, V].
-
-    Raises:
-      ValueError: if the shapes do not fit together or a number is not finite.
-    """
-    keys, values = document
-    if not all(isinstance(part, (Array, np.ndarray)) for part in document):
-        raise ValueError(f"expected arrays of keys and values, got {type(keys).__name__}")
-    if keys.ndim != 2 or values.ndim != 2 or len(keys) != len(values) or not len(keys):
-        raise ValueError(
-            f"expected keys [N, K] and values [N, V], got {keys.shape} and {values.shape}"
-        )
-    for name, array in (("keys", keys), ("values", values)):
-        if isinstance(array, jax.core.Tracer):
-            continue
-        bad = np.argwhere(~np.isfinite(np.asarray(array)))
-        if len(bad):
-            raise ValueError(
-                f"expected finite {name}, got {array[tuple(bad[0])]} in fact {bad[0][0]}"
-            )
-
-
 def _first(key: Array, document: Document, slots: int) -> Document:
     return Document(document.keys[:slots], document.values[:slots])
 
@@ -335,29 +281,6 @@ _STARTS = {
     "random_text": _random_text,
     "random_vectors": _random_vectors,
 }
-
-
-def fixed_scale(scale: float) -> float:
-    """A scale as a Python number: it is part of a cartridge's type, as its dims are.
-
-    Args:
-      scale: a number.
-
-    Returns:
-      The number.
-
-    Raises:
-      ValueError: if it is traced, no number, or not finite.
-    """
-    if isinstance(scale, jax.core.Tracer):
-        raise ValueError("expected a scale known when tracing, got a traced one")
-    try:
-        number = float(scale)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"expected a number for the scale, got {scale!r}") from error
-    if not np.isfinite(number):
-        raise ValueError(f"expected a finite scale, got {number}")
-    return number
 
 
 STARTS = tuple(_STARTS)

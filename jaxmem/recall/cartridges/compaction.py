@@ -12,7 +12,8 @@ from jax.typing import ArrayLike
 
 from jaxmem.common import check_number, check_size, lookup
 from jaxmem.recall.attention import slot_logits
-from jaxmem.recall.cartridges.cartridge import SCALE, Cartridge, check_document, fixed_scale
+from jaxmem.recall.cartridges.border import check_document, fixed_scale
+from jaxmem.recall.cartridges.cartridge import SCALE, Cartridge
 from jaxmem.recall.facts import Document
 
 LEAST_WEIGHT = 1e-12

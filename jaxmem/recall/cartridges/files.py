@@ -13,7 +13,8 @@ import numpy as np
 
 from jaxmem.common import check_size
 from jaxmem.common.files import atomic_path
-from jaxmem.recall.cartridges.cartridge import Cartridge, fixed_scale
+from jaxmem.recall.cartridges.border import fixed_scale
+from jaxmem.recall.cartridges.cartridge import Cartridge
 
 FORMAT = "jaxmem-cartridge"
 """Value of the metadata field `format`."""
@@ -86,7 +87,7 @@ def save_cartridge(
         "frozen": str(frozen),
     }
     if cartridge.first_question is not None:
-        strings["first_question"] = str(_number("first_question", cartridge.first_question, int))
+        strings["first_question"] = str(_position("first_question", cartridge.first_question))
     strings |= _callers(metadata or {})
     if len(json.dumps(strings)) > _HEADER_BYTES - 4096:  # room for the tensors' own entries
         raise ValueError(
@@ -151,7 +152,7 @@ def _load(file: BinaryIO) -> tuple[Cartridge, dict[str, str]]:
     }
     if "first_question" in strings:
         asked = _parsed("first_question", strings["first_question"], int)
-        settings["first_question"] = _number("first_question", asked, int)
+        settings["first_question"] = _position("first_question", asked)
     parts: dict[str, Any] = {}
     for name, content in _contents(file, header):
         kind = _KINDS[name][kinds[name]]
@@ -280,15 +281,13 @@ def _frozen(frozen: int, slots: int) -> int:
     return frozen
 
 
-def _number(name: str, number: Any, kind: type) -> Any:
-    """A single finite float, or an integer position."""
+def _position(name: str, number: Any) -> int:
+    """A single whole number of 0 or more."""
     array = np.asarray(number)
     whole = np.issubdtype(array.dtype, np.integer)
-    if array.shape != () or (kind is int and not (whole and 0 <= array <= _INT_MAX)):
+    if array.shape != () or not (whole and 0 <= array <= _INT_MAX):
         raise _Unfit(f"expected a single {name} of 0 or more, got {_short(number)}")
-    if not np.isfinite(array):
-        raise _Unfit(f"expected a finite {name}, got {_short(number)}")
-    return kind(array)
+    return int(array)
 
 
 def _parsed(name: str, text: str, kind: type) -> Any:

@@ -1,14 +1,17 @@
 """The teacher: asks questions about a document and says what a reader of it would answer."""
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
 from jaxmem.recall.attention import attend
 from jaxmem.recall.facts import Document, paraphrase
+
+T = TypeVar("T", Array, np.ndarray)
 
 OBJECTIVES = ("self_study", "recitation")
 LOSSES = ("distill", "hard")
@@ -61,11 +64,10 @@ class Teacher(NamedTuple):
           Numbers of the facts [batch] and the questions [batch, K].
         """
         numbers = jax.random.randint(key_numbers, (batch,), 0, self.document.keys.shape[0])
-        return numbers, self.words(key_words, self.document.keys[numbers])
-
-    def words(self, key: Array, keys: Array) -> Array:
-        """Keys [..., K] as the objective asks for them."""
-        return paraphrase(key, keys, self.noise) if self.objective == "self_study" else keys
+        keys = self.document.keys[numbers]
+        if self.objective == "recitation":
+            return numbers, keys
+        return numbers, paraphrase(key_words, keys, self.noise)
 
     def read(self, questions: Array, numbers: Array) -> Array:
         """Output [Q, V] of its attention for questions [Q, K] about facts by number [Q]."""
@@ -126,7 +128,7 @@ def divergence(teacher: Array, student: Array, vocabulary: Array, output_scale: 
     return jnp.mean(jnp.sum(jnp.exp(wanted) * (wanted - given), axis=-1))
 
 
-def nearest_answer(values: Array, vocabulary: Array) -> Array:
+def nearest_answer(values: T, vocabulary: T) -> T:
     """Number of the answer that is nearest to each value.
 
     Args:
@@ -136,5 +138,5 @@ def nearest_answer(values: Array, vocabulary: Array) -> Array:
     Returns:
       [N] integers.
     """
-    products = values @ vocabulary.T - jnp.sum(vocabulary**2, axis=-1) / 2
-    return jnp.argmax(products, axis=-1)
+    # By methods, so that numpy arrays stay numpy's, also inside a jit.
+    return (values @ vocabulary.T - (vocabulary**2).sum(axis=-1) / 2).argmax(axis=-1)

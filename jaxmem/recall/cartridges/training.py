@@ -18,22 +18,18 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxmem.common import check_number, check_size
-from jaxmem.recall.cartridges.cartridge import (
-    SCALE,
-    Cartridge,
-    check_cartridge,
-    check_document,
-    slot_entropy,
+from jaxmem.recall.cartridges.border import (
+    check_distractors,
+    check_numbers,
+    check_training,
+    check_vocabulary,
 )
+from jaxmem.recall.cartridges.cartridge import SCALE, Cartridge, compose, slot_entropy
 from jaxmem.recall.cartridges.teacher import (
-    LOSSES,
-    OBJECTIVES,
     Lesson,
     Teacher,
     divergence,
@@ -50,7 +46,7 @@ _BLOCK_QUESTIONS = 512  # made at once: enough for the matrix units, few enough 
 class Status(enum.IntEnum):
     """How a run ended.
 
-    OK: the loss is finite and below where it started.
+    OK: the loss is finite and not above where it started.
     WORSE: the loss ended above where it started, as it does when the learning rate is too high.
     NOT_FINITE: a slot is infinite or NaN.
     """
@@ -172,8 +168,8 @@ def train_cartridge(
         vocabulary, a size is no positive whole number, or there is no such objective or loss.
     """
     record_every = steps if record_every is None else record_every
-    _check(cartridge, document, steps, batch, window, record_every, objective, loss)
-    _check_numbers(
+    check_training(cartridge, document, steps, batch, window, record_every, objective, loss)
+    check_numbers(
         learning_rate=learning_rate,
         noise=noise,
         output_scale=output_scale,
@@ -182,10 +178,10 @@ def train_cartridge(
         distractor_weight=distractor_weight,
     )
     if distractors is not None:
-        _check_distractors(distractors, cartridge)
+        check_distractors(distractors, cartridge)
         distractors = dataclasses.replace(distractors, positions=None, first_question=None)
     vocabulary = document.values if vocabulary is None else jnp.asarray(vocabulary)
-    _check_vocabulary(vocabulary, document)
+    check_vocabulary(vocabulary, document)
     return _train(
         key,
         cartridge,
@@ -227,12 +223,11 @@ def _train(
         """A step's questions, and which distractor is read along: the same in any block."""
         key_numbers, key_words, key_other = jax.random.split(key, 3)
         there = 1 if student.distractors is None else student.distractors.keys.shape[0]
-        return *teacher.ask(key_numbers, key_words, batch), jax.random.randint(
-            key_other, (), 0, there
-        )
+        numbers, questions = teacher.ask(key_numbers, key_words, batch)
+        return numbers, questions, jax.random.randint(key_other, (), 0, there)
 
     def read(slots: _Slots, questions: Array, other: Array) -> Array:
-        own = dataclasses.replace(cartridge, **slots._asdict())
+        own = dataclasses.replace(cartridge, positions=None, **slots._asdict())
         if student.distractors is None:
             return own.read(questions).output
         beside = jax.tree.map(lambda x: x[other], student.distractors)
@@ -343,86 +338,12 @@ def _bounded(slots: _Slots, trainable: Array, key_norm: ArrayLike) -> _Slots:
 def _beside(own: Cartridge, other: Cartridge, weight: ArrayLike) -> Cartridge:
     """Both read together, the other's slots counting `weight` times and learning nothing."""
     other = jax.lax.stop_gradient(other)
-    there = jnp.zeros(other.slots) if other.bias is None else other.bias
-    ones = [jnp.ones(c.slots, bool) if c.mask is None else c.mask for c in (own, other)]
-    return Cartridge(
-        jnp.concatenate([own.keys, other.keys]),
-        jnp.concatenate([own.values, other.values]),
-        own.scale,
-        jnp.concatenate(
-            [jnp.zeros(own.slots) if own.bias is None else own.bias, there + jnp.log(weight)]
-        ),
-        jnp.concatenate(ones),
-    )
+    bias = jnp.zeros(other.slots) if other.bias is None else other.bias
+    other = dataclasses.replace(other, bias=bias + jnp.log(weight))
+    return compose(own, other, drop_sinks=False)
 
 
 def _block_steps(steps: int, batch: int) -> int:
     """Steps whose questions are made together: the largest divisor of `steps` within bounds."""
     most = max(1, _BLOCK_QUESTIONS // batch)
     return max(length for length in range(1, most + 1) if steps % length == 0)
-
-
-def _check(
-    cartridge: Cartridge,
-    document: Document,
-    steps: int,
-    batch: int,
-    window: int | None,
-    record_every: int,
-    objective: str,
-    loss: str,
-) -> None:
-    check_document(document)
-    check_cartridge(cartridge)
-    keys, values = cartridge.keys.shape, cartridge.values.shape
-    dims = document.keys.shape[1], document.values.shape[1]
-    if len(keys) != 2 or (keys[1], values[1]) != dims:
-        raise ValueError(
-            f"expected slots with keys [P, {dims[0]}] and values [P, {dims[1]}] to fit the "
-            f"document, got {keys} and {values}"
-        )
-    sizes = {"steps": steps, "batch": batch, "record_every": record_every}
-    if window is not None:
-        sizes["window"] = window
-    for name, size in sizes.items():
-        check_size(name, size)
-    if steps % record_every:
-        raise ValueError(f"record_every must divide steps, got {record_every} and {steps}")
-    for name, known, got in (("objective", OBJECTIVES, objective), ("loss", LOSSES, loss)):
-        if got not in known:
-            raise ValueError(f"unknown {name} {got!r} (known: {', '.join(known)})")
-
-
-def _check_numbers(**numbers: Any) -> None:
-    """Each a number or several, not negative; a schedule is not looked into."""
-    for name, number in numbers.items():
-        if not callable(number):
-            check_number(name, number)
-
-
-def _check_vocabulary(vocabulary: Array, document: Document) -> None:
-    dim = document.values.shape[1]
-    if vocabulary.ndim != 2 or vocabulary.shape[1] != dim or not len(vocabulary):
-        raise ValueError(f"expected a vocabulary [M, {dim}], got {vocabulary.shape}")
-    if any(isinstance(part, jax.core.Tracer) for part in (vocabulary, document.values)):
-        return
-    # In numpy: inside someone's jit even products of known arrays would be traced.
-    known, values = (np.asarray(part, np.float32) for part in (vocabulary, document.values))
-    if not np.isfinite(known).all():
-        raise ValueError("expected a finite vocabulary, got NaN or infinity")
-    nearest = known[np.argmax(values @ known.T - np.sum(known**2, axis=1) / 2, axis=1)]
-    missing = np.flatnonzero(~np.isclose(nearest, values, atol=1e-3).all(axis=1))
-    if len(missing):
-        raise ValueError(f"expected every value in the vocabulary, fact {missing[0]}'s is not")
-
-
-def _check_distractors(distractors: Cartridge, cartridge: Cartridge) -> None:
-    check_cartridge(distractors)
-    for name in ("keys", "values"):
-        shape, own = (getattr(part, name).shape for part in (distractors, cartridge))
-        if len(shape) != 3 or shape[2] != own[1] or not shape[0]:
-            raise ValueError(f"expected distractors with {name} [J, P, {own[1]}], got {shape}")
-    if distractors.scale != cartridge.scale:
-        raise ValueError(
-            f"expected distractors of scale {cartridge.scale}, got {distractors.scale}"
-        )
