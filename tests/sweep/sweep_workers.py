@@ -1,4 +1,4 @@
-"""Sweeps in processes of their own: `python sweep_workers.py MODE ...`, called by test_sweep."""
+"""Sweeps in processes of their own: `python sweep_workers.py MODE ...`, called by test_resume."""
 
 import json
 import os
