@@ -2,10 +2,10 @@
 
 Prints (to ± 0.08):
 
-questions about A, read with A: 1.00 right
-questions about A, read with A and B: 0.65 right
+questions about A, read with A: 0.99 right
+questions about A, read with A and B: 0.61 right
 questions about A, read with B: 0.00 right
-attention that A's questions lose to B's slots: 0.39
+attention that A's questions lose to B's slots: 0.41
 """
 
 import jax

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from jaxmem.demos import beside_lecture, lecture_figures
+
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"^```(python|console)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
@@ -77,6 +79,21 @@ def test_examples_folder(path: Path, tmp_path: Path) -> None:
     assert len(wanted) == len(printed), done.stdout
     for shown, line in zip(wanted, printed, strict=True):
         assert same(shown, line, float(header[1] or 0)), f"shown {shown!r}, printed {line!r}"
+
+
+def test_table_of_demo_04_says_of_each_figure_what_its_numbers_say() -> None:
+    """The long run behind it is not repeated here; its rows must at least agree with themselves."""
+    rows = re.findall(r"^\| ((?:cart|lin|comp|ex6)-\S+) \| (.*) \|$", README, re.MULTILINE)
+    wanted = [
+        id for id, row in lecture_figures().items() if row.demo.split(".")[0] in ("04", "ex6")
+    ]
+    assert [id for id, _ in rows] == wanted
+    for id, cells in rows:
+        lecture, value, interval, _, verdict = (cell.strip() for cell in cells.split("|"))
+        low, high = map(float, interval.split(" .. ")) if interval else (None, None)
+        figure = beside_lecture(id, float(value), low, high)
+        assert figure.lecture == float(lecture), id
+        assert verdict == ("ok" if figure.within else "gap"), id
 
 
 def test_links_lead_somewhere() -> None:
