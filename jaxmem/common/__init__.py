@@ -3,6 +3,7 @@
 from jaxmem.common.files import open_text, write_text
 from jaxmem.common.intervals import (
     Interval,
+    clustered_bootstrap,
     clustered_interval,
     mean_interval,
     paired_bootstrap,
@@ -17,6 +18,7 @@ __all__ = [
     "Interval",
     "check_number",
     "check_size",
+    "clustered_bootstrap",
     "clustered_interval",
     "lookup",
     "masked_softmax",

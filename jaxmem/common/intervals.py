@@ -119,6 +119,36 @@ def paired_bootstrap(
     return Interval(float(difference.mean()), float(low), float(high))
 
 
+def clustered_bootstrap(
+    numerators: ArrayLike, denominators: ArrayLike, seed: int = 0, resamples: int = 10_000
+) -> Interval:
+    """A ratio of sums over clusters with a percentile bootstrap interval over clusters.
+
+    Args:
+      numerators: [n] cluster totals (right answers of one method less those of another, say).
+      denominators: [n] cluster sizes, with a positive sum.
+      seed: seed of the resampling.
+      resamples: number of bootstrap resamples.
+
+    Returns:
+      The ratio and its 95 % interval; unbounded for a single cluster.
+
+    Raises:
+      ValueError: as `clustered_interval`.
+    """
+    ratio = clustered_interval(numerators, denominators)
+    a, b = _checked(numerators), _checked(denominators)
+    if len(a) == 1:
+        return ratio
+    rng = np.random.default_rng(seed)
+    ratios = []
+    for start in range(0, resamples, 1_000):  # bounds the memory
+        picks = rng.integers(0, len(a), (min(1_000, resamples - start), len(a)))
+        ratios.append(a[picks].sum(1) / np.maximum(b[picks].sum(1), 1e-300))
+    low, high = np.quantile(np.concatenate(ratios), [0.025, 0.975])
+    return Interval(ratio.mean, float(low), float(high))
+
+
 def _checked(samples: ArrayLike) -> np.ndarray:
     x = np.asarray(samples, np.float64).reshape(-1)
     if x.size == 0:

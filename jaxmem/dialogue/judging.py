@@ -1,0 +1,229 @@
+"""Systems judged on the same conversations and questions, with intervals by conversation."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxmem.common import Interval, check_size, clustered_bootstrap, clustered_interval, progress
+from jaxmem.dialogue.questions import KINDS, NONE, ask, kind_index
+from jaxmem.dialogue.systems.system import Ledger, System
+from jaxmem.dialogue.world import LOCOMO, World, generate
+
+Kinds = str | Sequence[str] | None
+
+
+class Judged(NamedTuple):
+    """What one system answered in N conversations, and what it spent.
+
+    name: of the system.
+    kind: [N, Q] index into `KINDS`.
+    mask: [N, Q] whether there is such a question.
+    right: [N, Q] whether the answer is.
+    nothing: [N, Q] whether it said that it does not know.
+    write: the ledger of writing, a row a conversation.
+    read: the ledger of reading, [N, Q, ...].
+    overflow: [N] whether statements or messages did not fit into the world's capacity.
+    """
+
+    name: str
+    kind: np.ndarray
+    mask: np.ndarray
+    right: np.ndarray
+    nothing: np.ndarray
+    write: Ledger
+    read: Ledger
+    overflow: np.ndarray
+
+
+class Comparison(NamedTuple):
+    """Two systems on the same questions.
+
+    difference: accuracy of the first less that of the second, with its 95 % interval.
+    words: what that says.
+    """
+
+    difference: Interval
+    words: str
+
+
+def evaluate(
+    systems: Mapping[str, System],
+    conversations: int = 400,
+    world: World = LOCOMO,
+    *,
+    seed: int = 0,
+    batch: int = 50,
+    label: str = "conversations",
+) -> dict[str, Judged]:
+    """Judge systems on the same conversations and questions, with the same draws where they agree.
+
+    Systems that extract share what is extracted, so that differences are paired.
+
+    Args:
+      systems: by name.
+      conversations: N.
+      world: what conversations are like.
+      seed: conversation i has the key fold_in(key(seed), i).
+      batch: conversations at a time, which bounds the memory.
+      label: what the progress line says.
+
+    Returns:
+      Results by name, as numpy arrays.
+
+    Raises:
+      ValueError: if there is no system, or a number is out of range.
+    """
+    if not systems:
+        raise ValueError("expected at least one system, got none")
+    for name, system in systems.items():
+        if not isinstance(system, System):
+            raise ValueError(f"{name}: expected a System, got {type(system).__name__}")
+    check_size("conversations", conversations)
+    check_size("seed", seed, 0, 2**32 - 1)
+    batch = min(check_size("batch", batch), conversations)
+    parts = []
+    for start in progress(range(0, conversations, batch), label):
+        # The last batch is filled up, so that there is one compilation.
+        numbers = np.arange(start, start + batch)
+        found = _batch(tuple(systems.values()), world, np.uint32(seed), numbers)
+        parts.append(jax.device_get(found))
+    joined = jax.tree.map(lambda *x: np.concatenate(x)[:conversations], *parts)
+    questions, overflow, results = joined
+    kind, mask = questions
+    return {
+        name: Judged(name, kind, mask, right, nothing, write, read, overflow)
+        for name, (right, nothing, write, read) in zip(systems, results, strict=True)
+    }
+
+
+@partial(jax.jit, static_argnums=0)
+def _batch(
+    systems: tuple[System, ...], world: World, seed: Array, numbers: Array
+) -> tuple[tuple[Array, Array], Array, list[tuple[Array, Array, Ledger, Ledger]]]:
+    """Kinds and masks of questions, overflow, and each system's results [B, ...]."""
+
+    def one(number: Array) -> tuple:
+        key = jax.random.fold_in(jax.random.key(seed), number)
+        world_key, question_key, write_key, read_key = jax.random.split(key, 4)
+        conversation = generate(world_key, world)
+        questions = ask(question_key, conversation, world)
+        results = []
+        for system in systems:
+            memory, written = system.write(write_key, conversation)
+            said, spent = system.read(read_key, memory, questions)
+            results.append((said == questions.answer, said == NONE, written, spent))
+        return (questions.kind, questions.mask), conversation.overflow, results
+
+    return jax.vmap(one)(numbers)
+
+
+def accuracy(judged: Judged, kinds: Kinds = None) -> Interval:
+    """Share of right answers with its 95 % interval, clustered by conversation.
+
+    Args:
+      judged: from `evaluate`.
+      kinds: of questions: a name, several (`LECTURE_KINDS`), or None for all.
+
+    Returns:
+      The interval.
+
+    Raises:
+      ValueError: if a kind is unknown, or no such question was asked.
+    """
+    return per_question(judged, judged.right, kinds)
+
+
+def per_question(judged: Judged, what: ArrayLike, kinds: Kinds = None) -> Interval:
+    """Mean over questions of anything that is recorded, clustered by conversation.
+
+    Args:
+      judged: from `evaluate`.
+      what: [N, Q] a number a question: `judged.nothing`, `judged.read.read_tokens`.
+      kinds: of questions, as in `accuracy`.
+
+    Returns:
+      The mean with its 95 % interval.
+
+    Raises:
+      ValueError: if a kind is unknown, or no such question was asked.
+    """
+    return clustered_interval(*_totals(judged, what, kinds))
+
+
+def compare(first: Judged, second: Judged, kinds: Kinds = None, *, seed: int = 0) -> Comparison:
+    """Whether one system is better than another on the same questions.
+
+    The interval is a bootstrap over conversations of the paired difference.
+
+    Args:
+      first, second: from one call of `evaluate`.
+      kinds: of questions, as in `accuracy`.
+      seed: of the resampling.
+
+    Returns:
+      The difference, and what it says in words.
+
+    Raises:
+      ValueError: if the two were not asked the same questions, or a kind is unknown.
+    """
+    same = first.mask.shape == second.mask.shape
+    if not same or (first.mask != second.mask).any() or (first.kind != second.kind).any():
+        raise ValueError(f"{first.name} and {second.name} were not asked the same questions")
+    right, asked = _totals(first, first.right, kinds)
+    other, _ = _totals(second, second.right, kinds)
+    difference = clustered_bootstrap(right - other, asked, seed)
+    size = f"{abs(difference.mean):.3f} ({difference.low:+.3f} .. {difference.high:+.3f})"
+    if difference.low > 0 or difference.high < 0:
+        better, worse = (first, second) if difference.mean > 0 else (second, first)
+        words = f"{better.name} is better than {worse.name} by {size}"
+    else:
+        words = (
+            f"{first.name} and {second.name} are not distinguishable at n = {len(asked)}"
+            f" conversations: {difference.mean:+.3f} ({difference.low:+.3f} .."
+            f" {difference.high:+.3f})"
+        )
+    return Comparison(difference, words)
+
+
+def records(results: Mapping[str, Judged]) -> list[dict[str, object]]:
+    """Tidy rows, one a system and kind of question, for `jaxmem.results`.
+
+    Args:
+      results: from `evaluate`.
+
+    Returns:
+      Rows with accuracy and its interval, what reading took a question and writing a conversation.
+    """
+    rows = []
+    for name, judged in results.items():
+        for kind in KINDS:
+            if not judged.mask[judged.kind == kind_index(kind)].any():
+                continue
+            mean, low, high = accuracy(judged, kind)
+            rows.append(
+                {
+                    "system": name, "kind": kind, "conversations": len(judged.mask),
+                    "accuracy": mean, "low": low, "high": high,
+                    "nothing": per_question(judged, judged.nothing, kind).mean,
+                    "read_tokens": per_question(judged, judged.read.read_tokens, kind).mean,
+                    "read_calls": per_question(judged, judged.read.calls.sum(-1), kind).mean,
+                    "write_calls": float(judged.write.calls.sum(-1).mean()),
+                    "write_tokens": float(judged.write.prefill_tokens.sum(-1).mean()),
+                    "overflow": int(judged.overflow.sum()),
+                }
+            )  # fmt: skip
+    return rows
+
+
+def _totals(judged: Judged, what: ArrayLike, kinds: Kinds) -> tuple[np.ndarray, np.ndarray]:
+    """Sums of `what`, and numbers of questions, by conversation."""
+    names = KINDS if kinds is None else (kinds,) if isinstance(kinds, str) else tuple(kinds)
+    wanted = judged.mask & np.isin(judged.kind, [kind_index(name) for name in names])
+    if not wanted.any():
+        raise ValueError(f"no question of kind {', '.join(names)} was asked")
+    return (np.asarray(what) * wanted).sum(1, dtype=np.float64), wanted.sum(1)

@@ -1,0 +1,369 @@
+"""The world: conversations in which facts about a user are stated once, change, and are asked."""
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxmem.common import check_number, check_size
+from jaxmem.dialogue.words import Lexicon, embed, meaning, random_signs
+
+NEVER = 2**30  # a message index that lies after every conversation
+PERSON = 2**20  # person p has the keys PERSON + 2 p (home town) and the next (job)
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["message_tokens", "message_tokens_sd", "noise", "predicate_weight"],
+    meta_fields=[
+        "messages", "jitter", "static", "changing", "unstated", "roles", "most_changes",
+        "most_holders", "mentions", "length", "dim", "fact_capacity",
+    ],
+)  # fmt: skip
+@dataclass(frozen=True)
+class World:
+    """What conversations are like; the defaults have LoCoMo's scale (600 turns, 26,000 tokens).
+
+    messages: mean number of messages, at length 1.
+    jitter: the number of messages is uniform in messages +- jitter.
+    message_tokens, message_tokens_sd: tokens of a message, normal, at least 8.
+    static: attributes of the user that are stated once.
+    changing: attributes that change (moves, jobs).
+    unstated: attributes that are touched on but never stated.
+    roles: persons around the user (partner, boss) who are replaced over time; each holder has a
+      home town and a job, stated once under the holder's name.
+    most_changes: changes of a changing attribute are uniform in 1..most_changes.
+    most_holders: holders of a role are uniform in 1..most_holders.
+    mentions: mean number of messages that touch a topic without stating anything, by topic.
+    noise: length of the random part of an embedding, beside a meaning of length 1.
+    predicate_weight: weight of "home town" or "job" beside a name or a role.
+    length: how many times as long the conversation is: messages, changes, holders and mentions
+      grow with it, the number of attributes does not.
+    dim: length of embeddings.
+    fact_capacity: most statements that are kept, in order of time; None has room for all.
+
+    Raises:
+      ValueError: if a size or a number is out of range.
+    """
+
+    messages: int = 600
+    jitter: int = 60
+    message_tokens: ArrayLike = 43.0
+    message_tokens_sd: ArrayLike = 20.0
+    static: int = 8
+    changing: int = 8
+    unstated: int = 4
+    roles: int = 4
+    most_changes: int = 5
+    most_holders: int = 4
+    mentions: float = 4.0
+    noise: ArrayLike = 0.8
+    predicate_weight: ArrayLike = 0.55
+    length: int = 1
+    dim: int = 256
+    fact_capacity: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("messages", "most_changes", "most_holders", "length", "dim"):
+            check_size(name, getattr(self, name))
+        for name in ("static", "changing", "unstated", "roles"):
+            check_size(name, getattr(self, name), 0)
+        check_size("jitter", self.jitter, 0, self.messages - 1)
+        check_number("mentions", self.mentions, 0.0, 1e4, scalar=True)
+        if self.fact_capacity is not None:
+            check_size("fact_capacity", self.fact_capacity)
+        if self.static + self.changing + self.roles == 0:
+            raise ValueError("expected an attribute or a role, got a world without any")
+        for name in ("message_tokens", "message_tokens_sd", "noise", "predicate_weight"):
+            if isinstance(getattr(self, name), (int, float)):
+                check_number(name, getattr(self, name))
+
+    @property
+    def topics(self) -> int:
+        """Attributes and roles, K: their keys are 0 .. topics - 1."""
+        return self.static + self.changing + self.unstated + self.roles
+
+    @property
+    def first_role(self) -> int:
+        """Key of the first role."""
+        return self.topics - self.roles
+
+    @property
+    def holders(self) -> int:
+        """Most holders of one role."""
+        return 1 + (self.most_holders - 1) * self.length
+
+    @property
+    def persons(self) -> int:
+        """Most persons; holder h of role r is person r * holders + h."""
+        return self.roles * self.holders
+
+    @property
+    def versions(self) -> int:
+        """Most statements of one attribute."""
+        return 1 + self.most_changes * self.length
+
+    @property
+    def statements(self) -> int:
+        """Most statements there can be."""
+        return self.static + self.changing * self.versions + 3 * self.persons
+
+    @property
+    def facts(self) -> int:
+        """Room for statements, F."""
+        return min(self.fact_capacity or self.statements, self.statements)
+
+    @property
+    def touches(self) -> int:
+        """Room for messages that touch a topic without stating anything, six sigma."""
+        mean = self.mentions * self.topics * self.length
+        return math.ceil(mean + 6.0 * math.sqrt(mean) + 1.0)
+
+    @property
+    def longest(self) -> int:
+        """Room for messages, M."""
+        return (self.messages + self.jitter) * self.length
+
+
+LOCOMO = World()
+"""The world of demo 02."""
+
+
+class Facts(NamedTuple):
+    """Statements in order of time, padded to F; fact f states version f of its key.
+
+    key: [F] what it is about: a topic, or PERSON + 2 p (+ 1) for person p; -1 beyond the last.
+    time: [F] index of the message that states it; NEVER beyond the last.
+    person: [F] who holds the role from now on; -1 if it is no role.
+    first, second, weight: [F] its meaning, see `meaning`.
+    """
+
+    key: Array
+    time: Array
+    person: Array
+    first: Array
+    second: Array
+    weight: Array
+
+
+class Touches(NamedTuple):
+    """Messages that touch a topic without stating anything, padded to T, in no order.
+
+    key: [T] the topic; -1 beyond the last.
+    time: [T] index of the message; NEVER beyond the last.
+    """
+
+    key: Array
+    time: Array
+
+
+class Conversation(NamedTuple):
+    """One conversation, and what is true in it.
+
+    tokens: [M] tokens of each message; 0 beyond the last.
+    messages: number of messages.
+    embeddings: [M, D]; zeros beyond the last.
+    facts: what is stated.
+    touches: what is touched on.
+    lexicon: what its words mean.
+    overflow: whether statements or messages did not fit.
+    """
+
+    tokens: Array
+    messages: Array
+    embeddings: Array
+    facts: Facts
+    touches: Touches
+    lexicon: Lexicon
+    overflow: Array
+
+
+class Plan(NamedTuple):
+    """The draws behind a conversation, all but its embeddings.
+
+    messages: number of messages.
+    tokens: [M] before rounding.
+    small_talk: [M] uniform times.
+    changes: [changing] how often each attribute changes.
+    successions: [roles] how often each role passes on.
+    static_times: [static] uniform.
+    change_times: [changing, versions] uniform, in no order.
+    holder_times: [roles, holders] uniform, in no order.
+    person_times: [roles, holders, 2] share of the tenure after which home and job are stated.
+    touches: number of messages that touch a topic.
+    touch_topics: [T].
+    touch_times: [T] uniform.
+    """
+
+    messages: Array
+    tokens: Array
+    small_talk: Array
+    changes: Array
+    successions: Array
+    static_times: Array
+    change_times: Array
+    holder_times: Array
+    person_times: Array
+    touches: Array
+    touch_topics: Array
+    touch_times: Array
+
+
+def generate(key: Array, world: World = LOCOMO) -> Conversation:
+    """A random conversation; vmap over keys for many, jit with the world as an argument.
+
+    Args:
+      key: scalar typed key.
+      world: what conversations are like.
+
+    Returns:
+      The conversation.
+    """
+    plan_key, word_key, wording_key = jax.random.split(key, 3)
+    words = random_signs(word_key, world.topics + world.persons + 2, world.dim)
+    lexicon = Lexicon(*jnp.split(words, [world.topics, world.topics + world.persons]))
+    return build(draw_plan(plan_key, world), lexicon, wording_key, world)
+
+
+def draw_plan(key: Array, world: World) -> Plan:
+    """The random times and counts of a conversation.
+
+    Args:
+      key: typed key.
+      world: what conversations are like.
+
+    Returns:
+      The draws.
+    """
+    (count_key, token_key, talk_key, change_key, holder_key, static_key, time_key, tenure_key,
+     person_key, touch_key, topic_key, when_key) = jax.random.split(key, 12)  # fmt: skip
+    length, uniform = world.length, jax.random.uniform
+    low, high = world.messages - world.jitter, world.messages + world.jitter
+    expected = world.mentions * world.topics * length
+    return Plan(
+        messages=jax.random.randint(count_key, (length,), low, high + 1).sum(),
+        tokens=jnp.asarray(world.message_tokens)
+        + world.message_tokens_sd * jax.random.normal(token_key, (world.longest,)),
+        small_talk=uniform(talk_key, (world.longest,)),
+        changes=jax.random.randint(
+            change_key, (length, world.changing), 1, world.most_changes + 1
+        ).sum(0),
+        successions=jax.random.randint(
+            holder_key, (length, world.roles), 0, world.most_holders
+        ).sum(0),
+        static_times=uniform(static_key, (world.static,)),
+        change_times=uniform(time_key, (world.changing, world.versions)),
+        holder_times=uniform(tenure_key, (world.roles, world.holders)),
+        person_times=uniform(person_key, (world.roles, world.holders, 2)),
+        touches=jax.random.poisson(touch_key, expected),
+        touch_topics=jax.random.randint(topic_key, (world.touches,), 0, max(world.topics, 1)),
+        touch_times=uniform(when_key, (world.touches,)),
+    )
+
+
+def build(plan: Plan, lexicon: Lexicon, key: Array, world: World) -> Conversation:
+    """The conversation that follows from the draws.
+
+    Every message has a time in [0, 1): statements and mentions their own, small talk uniform ones;
+    messages are numbered in the order of these times.
+
+    Args:
+      plan: the draws.
+      lexicon: what words mean.
+      key: typed key of the wording.
+      world: what conversations are like.
+
+    Returns:
+      The conversation.
+    """
+    stated, times = _statements(plan, world)
+    touched = jnp.arange(world.touches) < plan.touches
+    touch_times = jnp.where(touched, plan.touch_times, jnp.inf)
+    said = jnp.isfinite(times).sum() + touched.sum()
+    talk = jnp.arange(world.longest) < plan.messages - said
+    talk_times = jnp.where(talk, plan.small_talk, jnp.inf)
+
+    moments = jnp.concatenate([times, touch_times, talk_times])  # [E]
+    order = jnp.argsort(moments)
+    place = jnp.zeros_like(order).at[order].set(jnp.arange(order.size))
+    place = jnp.where(jnp.isfinite(moments), place, NEVER)
+    fact_place, touch_place = jnp.split(place[: times.size + touched.size], [times.size])
+    is_room = fact_place < world.longest
+    by_time = jnp.argsort(jnp.where(is_room, fact_place, NEVER))[: world.facts]
+    here = is_room[by_time]
+    facts = Facts(
+        key=jnp.where(here, stated.key[by_time], -1),
+        time=jnp.where(here, fact_place[by_time], NEVER),
+        person=jnp.where(here, stated.person[by_time], -1),
+        first=stated.first[by_time],
+        second=stated.second[by_time],
+        weight=stated.weight[by_time],
+    )
+    touch_here = touch_place < world.longest
+    touches = Touches(
+        key=jnp.where(touch_here, plan.touch_topics, -1),
+        time=jnp.where(touch_here, touch_place, NEVER),
+    )
+
+    messages = jnp.minimum(jnp.maximum(plan.messages, said), world.longest)
+    exists = jnp.arange(world.longest) < messages
+    tokens = jnp.where(exists, jnp.maximum(jnp.round(plan.tokens), 8.0), 0.0).astype(jnp.int32)
+    first, second, weight = (
+        jnp.full(world.longest, fill, kind)
+        .at[touches.time].set(touched_value, mode="drop")
+        .at[facts.time].set(stated_value, mode="drop")
+        for fill, kind, touched_value, stated_value in (
+            (-1, jnp.int32, touches.key, facts.first),
+            (0, jnp.int32, 0, facts.second),
+            (0.0, jnp.float32, 0.0, facts.weight),
+        )
+    )  # fmt: skip
+    embeddings = embed(key, meaning(lexicon, first, second, weight), world.noise)
+    overflow = (
+        (jnp.isfinite(times).sum() > here.sum())
+        | (plan.touches > world.touches)
+        | (said > plan.messages)
+    )
+    embeddings = jnp.where(exists[:, None], embeddings, 0.0)
+    return Conversation(tokens, messages, embeddings, facts, touches, lexicon, overflow)
+
+
+def _statements(plan: Plan, world: World) -> tuple[Facts, Array]:
+    """All statements [S] with their times in [0, 1), infinite where there is none."""
+    tenure = jnp.arange(world.holders) <= plan.successions[:, None]  # [R, H]
+    start = jnp.sort(jnp.where(tenure, plan.holder_times, jnp.inf))
+    end = jnp.minimum(jnp.concatenate([start[:, 1:], jnp.ones((world.roles, 1))], 1), 1.0)
+    told = start[..., None] + plan.person_times * (end - jnp.where(tenure, start, 0.0))[..., None]
+    version = jnp.arange(world.versions) <= plan.changes[:, None]  # [A, V]
+    changed = jnp.sort(jnp.where(version, plan.change_times, jnp.inf))
+    times = jnp.concatenate([plan.static_times, changed.ravel(), start.ravel(), told.ravel()])
+
+    changing = jnp.repeat(jnp.arange(world.changing), world.versions) + world.static
+    role = jnp.repeat(jnp.arange(world.roles), world.holders) + world.first_role
+    person = jnp.arange(world.persons)
+    predicate = jnp.tile(jnp.arange(2), world.persons)
+    owner = jnp.repeat(person, 2)
+    attribute = jnp.concatenate([jnp.arange(world.static), changing])
+    none = jnp.zeros_like(attribute)
+    facts = Facts(
+        key=jnp.concatenate([attribute, role, PERSON + 2 * owner + predicate]),
+        time=jnp.zeros(times.size, jnp.int32),
+        person=jnp.concatenate([none - 1, person, jnp.full_like(owner, -1)]),
+        first=jnp.concatenate([attribute, role, world.topics + owner]),
+        second=jnp.concatenate(
+            [none, world.topics + person, world.topics + world.persons + predicate]
+        ),
+        weight=jnp.concatenate(
+            [
+                jnp.zeros(attribute.size),
+                jnp.ones(role.size),
+                jnp.full(owner.size, world.predicate_weight),
+            ]
+        ),
+    )
+    return facts, times
