@@ -50,6 +50,8 @@ def full_context(window_tokens: ArrayLike = 128_000, alpha: ArrayLike = 0.0) -> 
         visible = (items.time >= start) & (draws >= miss)
         tokens = jnp.sum(memory.tokens * inside)
         rows = jnp.ones(questions.key.shape)
-        return answer(items, visible, questions), one_answer(tokens * rows, inside.sum() * rows)
+        return answer(items, visible, questions), one_answer(
+            tokens * rows, tokens, inside.sum() * rows
+        )
 
     return System(write, read)

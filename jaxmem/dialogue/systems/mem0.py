@@ -149,7 +149,7 @@ def mem0g(
             shown = shown | brought
         number = jnp.maximum(number, shown)
         read_tokens = number @ memory.tokens
-        return answer(items, shown, questions), one_answer(read_tokens, number.sum(1))
+        return answer(items, shown, questions), one_answer(read_tokens, 0.0, number.sum(1))
 
     return System(write, read)
 

@@ -171,7 +171,7 @@ def memgpt(
             ),
             "answer": (1.0, prompt + search.tokens, REPLY_TOKENS),
         }
-        cost = ledger(calls, memory.tokens + search.tokens, PAGE * search.turned)
+        cost = ledger(calls, memory.tokens + search.tokens, memory.tokens, PAGE * search.turned)
         return answer(items, search.shown, questions), cost
 
     return System(write, read)

@@ -61,7 +61,7 @@ def rag(chunk_tokens: ArrayLike = 128, count: int = 16) -> System:
         where = memory.chunk[jnp.minimum(items.time, memory.chunk.size - 1)]  # [F]
         visible = taken[:, where] & (items.key >= 0)
         read_tokens = taken @ memory.tokens.astype(jnp.float32)
-        return answer(items, visible, questions), one_answer(read_tokens, taken.sum(1))
+        return answer(items, visible, questions), one_answer(read_tokens, 0.0, taken.sum(1))
 
     return System(write, read)
 

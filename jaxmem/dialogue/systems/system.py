@@ -28,6 +28,8 @@ class Ledger(NamedTuple):
     prefill_tokens: [..., PURPOSES] tokens of all prompts, none taken from a cache.
     generated_tokens: [..., PURPOSES].
     read_tokens: [...] material shown: each part once, instructions and question left out.
+    fixed_tokens: [...] the part of it that is the same for all questions of a conversation, a prefix
+      that a server can keep.
     found: [...] pieces retrieved: chunks, messages or memories.
     """
 
@@ -35,6 +37,7 @@ class Ledger(NamedTuple):
     prefill_tokens: Array
     generated_tokens: Array
     read_tokens: Array
+    fixed_tokens: Array
     found: Array
 
 
@@ -52,13 +55,15 @@ class System(NamedTuple):
 def ledger(
     calls: Mapping[str, tuple[ArrayLike, ArrayLike, ArrayLike]] | None = None,
     read_tokens: ArrayLike = 0.0,
-    found: ArrayLike = 0,
+    fixed_tokens: ArrayLike = 0.0,
+    found: ArrayLike = 0.0,
 ) -> Ledger:
     """A ledger from its entries.
 
     Args:
       calls: (calls, prefill tokens, generated tokens), each [...], by purpose.
       read_tokens: [...] material shown.
+      fixed_tokens: [...] the part of it that all questions share.
       found: [...] pieces retrieved.
 
     Returns:
@@ -72,33 +77,26 @@ def ledger(
     if unknown:
         raise ValueError(f"expected purposes among {PURPOSES}, got {sorted(unknown)}")
     entries = [calls.get(name, (0.0, 0.0, 0.0)) for name in PURPOSES]
-    shape = jnp.broadcast_shapes(
-        jnp.shape(read_tokens),
-        jnp.shape(found),
-        *(jnp.shape(x) for entry in entries for x in entry),
-    )
+    rest = (read_tokens, fixed_tokens, found)
+    shape = jnp.broadcast_shapes(*(jnp.shape(x) for entry in (*entries, rest) for x in entry))
 
-    def column(i: int) -> Array:
-        columns = [jnp.broadcast_to(jnp.asarray(entry[i], jnp.float32), shape) for entry in entries]
-        return jnp.stack(columns, axis=-1)
+    def full(value: ArrayLike) -> Array:
+        return jnp.broadcast_to(jnp.asarray(value, jnp.float32), shape)
 
-    return Ledger(
-        column(0),
-        column(1),
-        column(2),
-        jnp.broadcast_to(jnp.asarray(read_tokens, jnp.float32), shape),
-        jnp.broadcast_to(jnp.asarray(found, jnp.float32), shape),
-    )
+    columns = [jnp.stack([full(entry[i]) for entry in entries], axis=-1) for i in range(3)]
+    return Ledger(*columns, *map(full, rest))
 
 
-def one_answer(read_tokens: Array, found: Array) -> Ledger:
+def one_answer(read_tokens: Array, fixed_tokens: ArrayLike, found: Array) -> Ledger:
     """The ledger of answers given in one call each.
 
     Args:
       read_tokens: [Q] material shown.
+      fixed_tokens: [Q] or scalar, the part of it that all questions share.
       found: [Q] pieces retrieved.
 
     Returns:
       The ledger, a row a question.
     """
-    return ledger({"answer": (1.0, ANSWER_PROMPT + read_tokens, REPLY_TOKENS)}, read_tokens, found)
+    calls = {"answer": (1.0, ANSWER_PROMPT + read_tokens, REPLY_TOKENS)}
+    return ledger(calls, read_tokens, fixed_tokens, found)
