@@ -28,8 +28,8 @@ class Ledger(NamedTuple):
     prefill_tokens: [..., PURPOSES] tokens of all prompts, none taken from a cache.
     generated_tokens: [..., PURPOSES].
     read_tokens: [...] material shown: each part once, instructions and question left out.
-    fixed_tokens: [...] the part of it that is the same for all questions of a conversation, a prefix
-      that a server can keep.
+    fixed_tokens: [...] the part of it that all questions of a conversation share, a prefix that a
+      server can keep.
     found: [...] pieces retrieved: chunks, messages or memories.
     """
 
