@@ -18,6 +18,7 @@ REGISTRY = {
     "prefix_cache": "the whole hit curve against replays of an OrderedDict and libCacheSim",
     "roofline": "a million settings of the cost model in one call against its numpy twin",
     "recall": "training a cartridge against numpy and PyTorch; memories in chunks and one by one",
+    "dialogue": "eleven memory systems on a thousand conversations against numpy",
     "kernel_efficiency": "errors of the fitted kernel times on points left out, and on SGLang",
 }
 

@@ -8,6 +8,7 @@ from jaxmem.common.intervals import (
     mean_interval,
     paired_bootstrap,
     run_interval,
+    smaller_run,
 )
 from jaxmem.common.masked import masked_softmax, masked_top_k
 from jaxmem.common.names import lookup
@@ -28,5 +29,6 @@ __all__ = [
     "paired_bootstrap",
     "progress",
     "run_interval",
+    "smaller_run",
     "write_text",
 ]

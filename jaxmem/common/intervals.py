@@ -60,9 +60,29 @@ def run_interval(samples: ArrayLike) -> Interval:
       ValueError: if there is no sample or one is NaN.
     """
     x = _checked(samples)
-    mean, _, high = mean_interval(x)
-    half = (high - mean) * np.sqrt(len(x) + 1)
-    return Interval(mean, float(mean - half), float(mean + half))
+    return smaller_run(mean_interval(x), len(x), 1)
+
+
+def smaller_run(estimate: Interval, samples: int, size: int) -> Interval:
+    """The interval that holds the mean of one more run, of another size, in 95 % of cases.
+
+    mean +- half width * sqrt(1 + samples / size)
+
+    Args:
+      estimate: mean of samples (or clusters) with its symmetric 95 % interval.
+      samples: how many it is over.
+      size: how many that run has.
+
+    Returns:
+      The interval.
+
+    Raises:
+      ValueError: if a number is not at least 1.
+    """
+    if min(samples, size) < 1:
+        raise ValueError(f"expected sizes of at least 1, got {samples} and {size}")
+    half = (estimate.high - estimate.mean) * np.sqrt(1 + samples / size)
+    return Interval(estimate.mean, float(estimate.mean - half), float(estimate.mean + half))
 
 
 def clustered_interval(numerators: ArrayLike, denominators: ArrayLike) -> Interval:

@@ -1,6 +1,7 @@
 """Error rates swept: which judgement must a language model get right?"""
 
 import inspect
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 from jax import Array
 
 from jaxmem.common import Interval, check_number, clustered_interval, lookup
+from jaxmem.dialogue.judging import OVERFLOW
 from jaxmem.dialogue.questions import KINDS, LECTURE_KINDS, ask
 from jaxmem.dialogue.systems.extraction import LECTURE_RATES, Rates
 from jaxmem.dialogue.systems.system import System
@@ -173,9 +175,14 @@ def _run(
         said, _ = made.read(read_key, memory, questions)
         kind = (questions.kind == jnp.arange(len(KINDS))[:, None]) & questions.mask
         right = kind & (said == questions.answer)
-        return {"right": right.sum(1), "asked": kind.sum(1)}
+        return {
+            "right": right.sum(1), "asked": kind.sum(1), "overflow": conversation.overflow[None]
+        }  # fmt: skip
 
     found = sweep(
         judged, conversations, full, key=jax.random.key(seed), batch=batch, label="error sweep"
     )
+    overflow = found.arrays["overflow"][:, 0].sum()
+    if overflow:
+        warnings.warn(f"{overflow} of {conversations} {OVERFLOW}", stacklevel=3)
     return found.arrays["right"], found.arrays["asked"]

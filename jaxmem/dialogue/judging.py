@@ -1,5 +1,6 @@
 """Systems judged on the same conversations and questions, with intervals by conversation."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from jaxmem.dialogue.systems.system import Ledger, System
 from jaxmem.dialogue.world import LOCOMO, World, generate
 
 Kinds = str | Sequence[str] | None
+OVERFLOW = "conversations do not fit into the world: statements or messages are lost"
 
 
 class Judged(NamedTuple):
@@ -22,6 +24,7 @@ class Judged(NamedTuple):
 
     name: of the system.
     kind: [N, Q] index into `KINDS`.
+    changed: [N, Q] whether what is asked about was stated more than once.
     mask: [N, Q] whether there is such a question.
     right: [N, Q] whether the answer is.
     nothing: [N, Q] whether it said that it does not know.
@@ -32,6 +35,7 @@ class Judged(NamedTuple):
 
     name: str
     kind: np.ndarray
+    changed: np.ndarray
     mask: np.ndarray
     right: np.ndarray
     nothing: np.ndarray
@@ -94,9 +98,11 @@ def evaluate(
         parts.append(jax.device_get(found))
     joined = jax.tree.map(lambda *x: np.concatenate(x)[:conversations], *parts)
     questions, overflow, results = joined
-    kind, mask = questions
+    kind, changed, mask = questions
+    if overflow.any():
+        warnings.warn(f"{overflow.sum()} of {conversations} {OVERFLOW}", stacklevel=2)
     return {
-        name: Judged(name, kind, mask, right, nothing, write, read, overflow)
+        name: Judged(name, kind, changed, mask, right, nothing, write, read, overflow)
         for name, (right, nothing, write, read) in zip(systems, results, strict=True)
     }
 
@@ -104,7 +110,7 @@ def evaluate(
 @partial(jax.jit, static_argnums=0)
 def _batch(
     systems: tuple[System, ...], world: World, seed: Array, numbers: Array
-) -> tuple[tuple[Array, Array], Array, list[tuple[Array, Array, Ledger, Ledger]]]:
+) -> tuple[tuple[Array, Array, Array], Array, list[tuple[Array, Array, Ledger, Ledger]]]:
     """Kinds and masks of questions, overflow, and each system's results [B, ...]."""
 
     def one(number: Array) -> tuple:
@@ -117,7 +123,7 @@ def _batch(
             memory, written = system.write(write_key, conversation)
             said, spent = system.read(read_key, memory, questions)
             results.append((said == questions.answer, said == NONE, written, spent))
-        return (questions.kind, questions.mask), conversation.overflow, results
+        return (questions.kind, questions.changed, questions.mask), conversation.overflow, results
 
     return jax.vmap(one)(numbers)
 
@@ -177,15 +183,17 @@ def compare(first: Judged, second: Judged, kinds: Kinds = None, *, seed: int = 0
     right, asked = _totals(first, first.right, kinds)
     other, _ = _totals(second, second.right, kinds)
     difference = clustered_bootstrap(right - other, asked, seed)
-    size = f"{abs(difference.mean):.3f} ({difference.low:+.3f} .. {difference.high:+.3f})"
-    if difference.low > 0 or difference.high < 0:
-        better, worse = (first, second) if difference.mean > 0 else (second, first)
-        words = f"{better.name} is better than {worse.name} by {size}"
+    mean, low, high = difference
+    if low > 0:
+        words = f"{first.name} is better than {second.name} by {mean:.3f} ({low:.3f} .. {high:.3f})"
+    elif high < 0:
+        words = (
+            f"{second.name} is better than {first.name} by {-mean:.3f} ({-high:.3f} .. {-low:.3f})"
+        )
     else:
         words = (
             f"{first.name} and {second.name} are not distinguishable at n = {len(asked)}"
-            f" conversations: {difference.mean:+.3f} ({difference.low:+.3f} .."
-            f" {difference.high:+.3f})"
+            f" conversations: {mean:+.3f} ({low:+.3f} .. {high:+.3f})"
         )
     return Comparison(difference, words)
 

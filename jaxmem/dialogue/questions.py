@@ -30,6 +30,7 @@ class Questions(NamedTuple):
     predicate: [Q] 0 (home town) or 1 (job), for two hops.
     time: [Q] statements after this message do not count; NEVER where all do.
     answer: [Q] the fact that answers it; NONE if there is none.
+    changed: [Q] whether the key has been stated more than once.
     mask: [Q] whether there is such a question.
     embeddings: [Q, D].
     """
@@ -40,6 +41,7 @@ class Questions(NamedTuple):
     predicate: Array
     time: Array
     answer: Array
+    changed: Array
     mask: Array
     embeddings: Array
 
@@ -94,7 +96,8 @@ def ask(key: Array, conversation: Conversation, world: World = LOCOMO) -> Questi
     answer = lax.select_n(asks, latest, before, second_hop)
     unanswerable = kind == KINDS.index("unanswerable")
     needs_change = (kind == KINDS.index("previous")) | (kind == KINDS.index("as_of"))
-    mask = jnp.where(needs_change, before_any(facts.key, about), unanswerable | (answer >= 0))
+    changed = same.sum(1) >= 2
+    mask = jnp.where(needs_change, changed, unanswerable | (answer >= 0))
 
     is_hop = asks == TWO_HOP
     meanings = meaning(
@@ -103,9 +106,8 @@ def ask(key: Array, conversation: Conversation, world: World = LOCOMO) -> Questi
         jnp.where(is_hop, world.topics + world.persons + predicate, 0),
         jnp.where(is_hop, world.predicate_weight, 0.0),
     )
-    return Questions(
-        kind, asks, about, predicate, time, answer, mask, embed(wording_key, meanings, world.noise)
-    )
+    embeddings = embed(wording_key, meanings, world.noise)
+    return Questions(kind, asks, about, predicate, time, answer, changed, mask, embeddings)
 
 
 def newest_index(time: Array, mask: Array) -> Array:
@@ -121,19 +123,6 @@ def newest_index(time: Array, mask: Array) -> Array:
     masked = jnp.where(mask, time, -2)
     last = time.size - 1 - jnp.argmax(masked[:, ::-1], axis=1)
     return jnp.where(mask.any(1), last, NONE).astype(jnp.int32)
-
-
-def before_any(keys: Array, about: Array) -> Array:
-    """Whether a key was stated at least twice.
-
-    Args:
-      keys: [F] of statements.
-      about: [Q] keys asked about.
-
-    Returns:
-      [Q] of bool.
-    """
-    return (keys == about[:, None]).sum(1) >= 2
 
 
 def kind_index(kind: str) -> int:

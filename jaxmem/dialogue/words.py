@@ -1,9 +1,11 @@
 """Embeddings: random directions for words, and sentences that mean one or two of them."""
 
+import math
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
@@ -40,6 +42,34 @@ def random_signs(key: Array, rows: int, dim: int) -> Array:
     return signs / jnp.sqrt(jnp.float32(dim))
 
 
+def uniforms(key: Array, *shapes: tuple[int, ...]) -> list[Array]:
+    """Uniform draws of several shapes from one call: each call of its own takes long to compile.
+
+    Args:
+      key: typed key.
+      shapes: of the arrays.
+
+    Returns:
+      Arrays of these shapes with entries in [0, 1).
+    """
+    ends = np.cumsum([math.prod(shape) for shape in shapes])
+    flat = jax.random.uniform(key, (int(ends[-1]),))
+    return [part.reshape(shape) for part, shape in zip(jnp.split(flat, ends[:-1]), shapes)]
+
+
+def whole(uniform: Array, count: int) -> Array:
+    """Whole numbers 0 .. count - 1 from uniform draws.
+
+    Args:
+      uniform: [...] in [0, 1).
+      count: how many numbers there are.
+
+    Returns:
+      [...] of int32.
+    """
+    return jnp.minimum((uniform * count).astype(jnp.int32), count - 1)
+
+
 def unit(vectors: Array) -> Array:
     """Vectors scaled to length 1.
 
@@ -58,16 +88,18 @@ def meaning(lexicon: Lexicon, first: Array, second: Array, weight: Array) -> Arr
 
     Args:
       lexicon: W words, each of length 1.
-      first: [N] index of the main word; -1 for small talk, which means none of them.
+      first: [N] index of the main word.
       second: [N] index of the other word.
       weight: [N] of the other word; 0 for none.
 
     Returns:
-      [N, D] vectors of length 1; zeros for small talk.
+      [N, D] vectors of length 1.
     """
     words = jnp.concatenate(lexicon)
-    main = words[jnp.maximum(first, 0)] * (first >= 0)[:, None]
-    return unit(main + weight[:, None] * words[second])
+    place = jnp.arange(words.shape[0])
+    # A product with a few words is cheaper than gathering long rows.
+    mixture = (first[:, None] == place) + weight[:, None] * (second[:, None] == place)
+    return unit(mixture @ words)
 
 
 def embed(key: Array, meanings: Array, noise: ArrayLike) -> Array:

@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
 from jaxmem.common import check_number, check_size
-from jaxmem.dialogue.words import Lexicon, embed, meaning, random_signs
+from jaxmem.dialogue.words import Lexicon, meaning, random_signs, uniforms, unit, whole
 
 NEVER = 2**30  # a message index that lies after every conversation
 PERSON = 2**20  # person p has the keys PERSON + 2 p (home town) and the next (job)
@@ -121,8 +122,12 @@ class World:
     @property
     def touches(self) -> int:
         """Room for messages that touch a topic without stating anything, six sigma."""
-        mean = self.mentions * self.topics * self.length
-        return math.ceil(mean + 6.0 * math.sqrt(mean) + 1.0)
+        return math.ceil(self.mean_touches + 6.0 * math.sqrt(self.mean_touches) + 1.0)
+
+    @property
+    def mean_touches(self) -> float:
+        """Mean number of messages that touch a topic without stating anything."""
+        return self.mentions * self.topics * self.length
 
     @property
     def longest(self) -> int:
@@ -240,29 +245,28 @@ def draw_plan(key: Array, world: World) -> Plan:
     Returns:
       The draws.
     """
-    (count_key, token_key, talk_key, change_key, holder_key, static_key, time_key, tenure_key,
-     person_key, touch_key, topic_key, when_key) = jax.random.split(key, 12)  # fmt: skip
-    length, uniform = world.length, jax.random.uniform
-    low, high = world.messages - world.jitter, world.messages + world.jitter
-    expected = world.mentions * world.topics * length
+    uniform_key, token_key = jax.random.split(key)
+    length, low = world.length, world.messages - world.jitter
+    (counts, small_talk, changes, successions, static_times, change_times, holder_times,
+     person_times, touches, touch_topics, touch_times) = uniforms(
+        uniform_key, (length,), (world.longest,), (length, world.changing), (length, world.roles),
+        (world.static,), (world.changing, world.versions), (world.roles, world.holders),
+        (world.roles, world.holders, 2), (), (world.touches,), (world.touches,),
+    )  # fmt: skip
+    deviation = world.message_tokens_sd * jax.random.normal(token_key, (world.longest,))
     return Plan(
-        messages=jax.random.randint(count_key, (length,), low, high + 1).sum(),
-        tokens=jnp.asarray(world.message_tokens)
-        + world.message_tokens_sd * jax.random.normal(token_key, (world.longest,)),
-        small_talk=uniform(talk_key, (world.longest,)),
-        changes=jax.random.randint(
-            change_key, (length, world.changing), 1, world.most_changes + 1
-        ).sum(0),
-        successions=jax.random.randint(
-            holder_key, (length, world.roles), 0, world.most_holders
-        ).sum(0),
-        static_times=uniform(static_key, (world.static,)),
-        change_times=uniform(time_key, (world.changing, world.versions)),
-        holder_times=uniform(tenure_key, (world.roles, world.holders)),
-        person_times=uniform(person_key, (world.roles, world.holders, 2)),
-        touches=jax.random.poisson(touch_key, expected),
-        touch_topics=jax.random.randint(topic_key, (world.touches,), 0, max(world.topics, 1)),
-        touch_times=uniform(when_key, (world.touches,)),
+        messages=jnp.sum(low + whole(counts, 2 * world.jitter + 1)),
+        tokens=jnp.asarray(world.message_tokens + deviation),
+        small_talk=small_talk,
+        changes=jnp.sum(1 + whole(changes, world.most_changes), axis=0),
+        successions=jnp.sum(whole(successions, world.most_holders), axis=0),
+        static_times=static_times,
+        change_times=change_times,
+        holder_times=holder_times,
+        person_times=person_times,
+        touches=jnp.sum(touches > _poisson_cdf(world.mean_touches, world.touches)),
+        touch_topics=whole(touch_topics, world.topics),
+        touch_times=touch_times,
     )
 
 
@@ -313,24 +317,35 @@ def build(plan: Plan, lexicon: Lexicon, key: Array, world: World) -> Conversatio
     messages = jnp.minimum(jnp.maximum(plan.messages, said), world.longest)
     exists = jnp.arange(world.longest) < messages
     tokens = jnp.where(exists, jnp.maximum(jnp.round(plan.tokens), 8.0), 0.0).astype(jnp.int32)
-    first, second, weight = (
-        jnp.full(world.longest, fill, kind)
-        .at[touches.time].set(touched_value, mode="drop")
-        .at[facts.time].set(stated_value, mode="drop")
-        for fill, kind, touched_value, stated_value in (
-            (-1, jnp.int32, touches.key, facts.first),
-            (0, jnp.int32, 0, facts.second),
-            (0.0, jnp.float32, 0.0, facts.weight),
-        )
-    )  # fmt: skip
-    embeddings = embed(key, meaning(lexicon, first, second, weight), world.noise)
-    overflow = (
-        (jnp.isfinite(times).sum() > here.sum())
-        | (plan.touches > world.touches)
-        | (said > plan.messages)
-    )
-    embeddings = jnp.where(exists[:, None], embeddings, 0.0)
+    embeddings = _embeddings(key, lexicon, facts, touches, exists, world)
+    overflow = (jnp.isfinite(times).sum() > here.sum()) | (said > plan.messages)
     return Conversation(tokens, messages, embeddings, facts, touches, lexicon, overflow)
+
+
+def _poisson_cdf(mean: float, size: int) -> np.ndarray:
+    """P(N <= n) for n = 0 .. size - 1."""
+    log_factorial = np.cumsum(np.log(np.maximum(np.arange(size), 1)))
+    if mean == 0.0:
+        return np.ones(size)
+    return np.cumsum(np.exp(np.arange(size) * math.log(mean) - mean - log_factorial))
+
+
+def _embeddings(
+    key: Array, lexicon: Lexicon, facts: Facts, touches: Touches, exists: Array, world: World
+) -> Array:
+    """[M, D]: small talk is a random direction, the rest unit(meaning + noise of its wording)."""
+    wording = random_signs(key, world.longest, world.dim)
+    wording = jnp.where(exists[:, None], wording, 0.0)
+    nothing = jnp.zeros_like(touches.key)
+    meanings = meaning(
+        lexicon,
+        jnp.concatenate([facts.first, touches.key]),
+        jnp.concatenate([facts.second, nothing]),
+        jnp.concatenate([facts.weight, nothing]),
+    )
+    time = jnp.concatenate([facts.time, touches.time])
+    said = unit(meanings + world.noise * wording.at[time].get(mode="fill", fill_value=0.0))
+    return wording.at[time].set(said, mode="drop")
 
 
 def _statements(plan: Plan, world: World) -> tuple[Facts, Array]:

@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 from jaxmem.common import check_number
 from jaxmem.dialogue.reader import UNDATED, Items
 from jaxmem.dialogue.systems.system import ITEM_TOKENS
-from jaxmem.dialogue.words import embed, meaning
+from jaxmem.dialogue.words import embed, meaning, uniforms
 from jaxmem.dialogue.world import NEVER, Conversation
 
 ITEM_TOKENS_SD, SHORTEST_ITEM = 5.0, 6.0
@@ -101,12 +101,8 @@ def draw(key: Array, size: int, rates: Rates) -> Draws:
     Returns:
       The draws.
     """
-    found_key, judge_key, double_key = jax.random.split(key, 3)
-    return Draws(
-        jax.random.uniform(found_key, (2, size)) < rates.recall,
-        jax.random.uniform(judge_key, (2, size)),
-        jax.random.uniform(double_key, (size,)) < rates.duplicate,
-    )
+    found, judgement, doubled = uniforms(key, (2, size), (2, size), (size,))
+    return Draws(found < rates.recall, judgement, doubled < rates.duplicate)
 
 
 def decide(u: Array, is_change: Array, is_any: Array, rates: Rates) -> tuple[Array, Array]:
@@ -205,9 +201,9 @@ def _candidates(
 ) -> Candidates:
     """Candidates of one kind, whose values are numbered from `value`."""
     size = key_of.size
-    extract_key, date_key, when_key, wording_key, token_key = jax.random.split(key, 5)
-    date = jax.random.uniform(date_key, (size,))
-    earlier = (jax.random.uniform(when_key, (size,)) * message).astype(jnp.int32)
+    chance_key, wording_key, token_key = jax.random.split(key, 3)
+    extracted, date, moment = uniforms(chance_key, (size,), (size,), (size,))
+    earlier = (moment * message).astype(jnp.int32)
     stamp = jnp.where(
         date < rates.undated,
         UNDATED,
@@ -217,7 +213,7 @@ def _candidates(
     return Candidates(
         items=Items(key_of, stamp, value + jnp.arange(size), person),
         message=message,
-        extracted=(jax.random.uniform(extract_key, (size,)) < chance) & (message < NEVER),
+        extracted=(extracted < chance) & (message < NEVER),
         embeddings=embed(wording_key, meaning(conversation.lexicon, first, second, weight), noise),
         tokens=jnp.maximum(jnp.round(tokens), SHORTEST_ITEM),
     )

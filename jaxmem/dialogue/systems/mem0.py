@@ -219,7 +219,10 @@ def _cost(
         end = jnp.arange(consolidate_every, size + 1, consolidate_every)
         runs = end <= conversation.messages
         transcript = total[end] - total[end - consolidate_every]
-        step = jnp.searchsorted(candidates.message[schedule.candidate], end)
+        message = jnp.where(schedule.happens, candidates.message[schedule.candidate], NEVER)
+        block = end[:, None] // consolidate_every - 1
+        looks = schedule.again & (message // consolidate_every == block)
+        step = jnp.searchsorted(message, end) - looks.sum(1)  # the first second look
         stored = events.live_tokens[jnp.minimum(step, events.live_tokens.size - 1)]
         fixed = (events.stored & schedule.again).sum()
         calls["consolidate"] = (

@@ -1,5 +1,6 @@
 """MemGPT: a queue of recent messages, a working context of fixed size, and search in the rest."""
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -139,28 +140,27 @@ def memgpt(
             turned=jnp.zeros(rows, jnp.int32),
             going=jnp.ones(rows, bool),
         )
+
+        def turn(search: Search, page: tuple[Found, Array], by_name: bool) -> tuple[Search, None]:
+            found, goes_on_after = page
+            holder = holders(items, search.shown, questions)
+            has_none = answer(items, search.shown, questions) == NONE
+            if by_name:
+                lacks = is_hop & (holder >= 0) & has_none & (search.turned < pages)
+            else:
+                lacks = jnp.where(is_hop, holder < 0, has_none)
+            return _turn(search, found, lacks, goes_on_after), None
+
         by_role = embed(role_key, lexicon.topics, noise)[topic]
         query = jnp.where(is_hop[:, None], by_role, questions.embeddings)
-        found = find(query, conversation, pages)
-        for page in range(pages):
-            lacks = jnp.where(
-                is_hop,
-                holders(items, search.shown, questions) < 0,
-                answer(items, search.shown, questions) == NONE,
-            )
-            search = _turn(search, found, page, lacks, goes_on[0, page])
+        results = find(query, conversation, pages), goes_on[0]
+        search, _ = lax.scan(partial(turn, by_name=False), search, results)
 
         person = jnp.maximum(holders(items, search.shown, questions), 0)
         meant = lexicon.persons[person] + predicate_weight * lexicon.predicates[questions.predicate]
-        found = find(embed(name_key, unit(meant), noise), conversation, pages)
-        for page in range(pages):
-            lacks = (
-                is_hop
-                & (holders(items, search.shown, questions) >= 0)
-                & (answer(items, search.shown, questions) == NONE)
-                & (search.turned < pages)
-            )
-            search = _turn(search, found, page, lacks, goes_on[1, page])
+        results = find(embed(name_key, unit(meant), noise), conversation, pages), goes_on[1]
+        search = search._replace(going=jnp.ones(rows, bool))
+        search, _ = lax.scan(partial(turn, by_name=True), search, results)
 
         prompt = ANSWER_PROMPT + memory.tokens
         calls: dict[str, tuple[ArrayLike, ArrayLike, ArrayLike]] = {
@@ -210,11 +210,10 @@ def run_queue(tokens: Array, queue_tokens: ArrayLike, evicted_tokens: ArrayLike)
         return end > queue.flushed_tokens + queue_tokens
 
     def flush(queue: Queue) -> Queue:
-        arrival = jnp.argmax(over(queue))
+        arrival = jnp.argmax(over(queue) & (place > queue.start))
         kept = (end - tokens >= queue.flushed_tokens + evicted_tokens) | (place >= arrival)
         start = jnp.argmax(kept)
         left = jnp.where((place >= queue.start) & (place < start), arrival, queue.left)
-        # A single message that is too long for the queue leaves nothing to evict.
         gone = end[start] - tokens[start]
         return Queue(start, left, queue.flushes + 1, gone)
 
@@ -271,7 +270,7 @@ def save(
         oldest = jnp.argmin(jnp.where(present, written, NEVER))
         is_full = present.sum() > working_entries
         written = jnp.where(is_full & (jnp.arange(size) == oldest), -1, written)
-        return written, (wanted & ~again, wanted & again)
+        return written, (wanted & ~again, wanted & adds & again)
 
     numbers = jnp.arange(schedule.candidate.size)
     start = jnp.full(size, -1, numbers.dtype)
@@ -330,12 +329,12 @@ def find(query: Array, conversation: Conversation, pages: int) -> Found:
     return Found(stated, tokens)
 
 
-def _turn(search: Search, found: Found, page: int, lacks: Array, goes_on: Array) -> Search:
+def _turn(search: Search, page: Found, lacks: Array, goes_on: Array) -> Search:
     """Turn a page where an answer lacks."""
     turns = search.going & lacks
     return Search(
-        shown=search.shown | (turns[:, None] & found.facts[page]),
-        tokens=search.tokens + turns * found.tokens[page],
+        shown=search.shown | (turns[:, None] & page.facts),
+        tokens=search.tokens + turns * page.tokens,
         resent_tokens=search.resent_tokens + turns * search.tokens,
         turned=search.turned + turns,
         going=search.going & (~turns | goes_on),

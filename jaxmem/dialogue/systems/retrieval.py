@@ -55,8 +55,7 @@ def rag(chunk_tokens: ArrayLike = 128, count: int = 16) -> System:
 
     def read(key: Array, memory: Chunks, questions: Questions) -> tuple[Array, Ledger]:
         del key
-        scores = jnp.where(memory.tokens > 0, questions.embeddings @ memory.embeddings.T, -2.0)
-        taken = top(scores, count) & (memory.tokens > 0)  # [Q, N]
+        taken = _most_like(questions, memory.embeddings, memory.tokens, count)  # [Q, N]
         items = statements(memory.conversation)
         where = memory.chunk[jnp.minimum(items.time, memory.chunk.size - 1)]  # [F]
         visible = taken[:, where] & (items.key >= 0)
@@ -67,7 +66,7 @@ def rag(chunk_tokens: ArrayLike = 128, count: int = 16) -> System:
 
 
 def rag_messages(count: int = 48) -> System:
-    """Retrieval over single messages: every message is a chunk.
+    """Retrieval over single messages: a question is answered from the `count` most like it.
 
     Args:
       count: messages a question.
@@ -78,7 +77,21 @@ def rag_messages(count: int = 48) -> System:
     Raises:
       ValueError: if count is no whole number of at least 1.
     """
-    return rag(1, count)
+    check_size("count", count)
+
+    def write(key: Array, conversation: Conversation) -> tuple[Conversation, Ledger]:
+        del key
+        return conversation, ledger()
+
+    def read(key: Array, memory: Conversation, questions: Questions) -> tuple[Array, Ledger]:
+        del key
+        taken = _most_like(questions, memory.embeddings, memory.tokens, count)  # [Q, M]
+        items = statements(memory)
+        visible = taken[:, jnp.minimum(items.time, memory.tokens.size - 1)] & (items.key >= 0)
+        read_tokens = taken @ memory.tokens.astype(jnp.float32)
+        return answer(items, visible, questions), one_answer(read_tokens, 0.0, taken.sum(1))
+
+    return System(write, read)
 
 
 def cut(conversation: Conversation, chunk_tokens: ArrayLike) -> Chunks:
@@ -118,3 +131,9 @@ def top(scores: Array, count: int) -> Array:
     rows = jnp.arange(scores.shape[0])[:, None]
     best = lax.top_k(scores, min(count, scores.shape[1]))[1]
     return jnp.zeros(scores.shape, bool).at[rows, best].set(True)
+
+
+def _most_like(questions: Questions, embeddings: Array, tokens: Array, count: int) -> Array:
+    """Which pieces, of those that are not empty, are most like each question."""
+    scores = jnp.where(tokens > 0, questions.embeddings @ embeddings.T, -2.0)
+    return top(scores, count) & (tokens > 0)
