@@ -131,11 +131,21 @@ def file_all(
     retired: set[int] = set()
     branches: Counter[str] = Counter()
     asked, shown_tokens, fixed, stored_tokens = 0, 0.0, 0, []
+    prompts: list[float] = []
 
     def remove(number: int) -> None:
         live.remove(number)
         if policy in ("invalidate", "bitemporal"):
             retired.add(number)
+
+    def comparable(n: int, c: int) -> bool:
+        """Whether times count: an unknown one is older than any, but bitemporally nothing."""
+        return policy != "bitemporal" or (stamp[n] >= 0 and stamp[c] >= 0)
+
+    def similar_tokens() -> float:
+        """Tokens of the similar memories, taken to be of mean length."""
+        total = sum(lengths[n] for n in live)
+        return total * min(1.0, similar / max(len(live), 1))
 
     def add(c: int, u: float, copies: int) -> bool:
         """Bring candidate c in; whether the model adds it."""
@@ -168,7 +178,7 @@ def file_all(
         added = False
         if not draws.found[1, c]:
             return 0
-        same = [n for n in live if key[n] == key[c]]
+        same = [n for n in live if key[n] == key[c] and comparable(n, c)]
         is_outdated = any(stamp[n] > stamp[c] for n in same)
         branches["outdated"] += is_outdated
         if c not in live and c not in retired and not is_outdated:
@@ -178,19 +188,21 @@ def file_all(
             while live.count(c) > 1:
                 live.remove(c)
                 branches["copy cleared"] += 1
-            for n in [n for n in live if key[n] == key[c] and stamp[n] < stamp[c]]:
+            rivals = [n for n in live if key[n] == key[c] and comparable(n, c)]
+            for n in [n for n in rivals if stamp[n] < stamp[c]]:
                 remove(n)
                 branches["stale cleared"] += 1
         return int(added)
 
     arrivals = in_order(candidates.message)
     for message in range(messages):
+        if message % 2 == 0:
+            prompt = EXTRACT_PROMPT + sum(text[max(message - RECENT, 0) : message + 2])
+            prompts.append(prompt + (similar_tokens() if policy == "add_only" else 0.0))
         for c in arrivals.get(message, []):
             if candidates.extracted[c]:
                 if policy != "add_only":
-                    count, total = len(live), sum(lengths[n] for n in live)
-                    # The similar memories are taken to be of mean length.
-                    shown_tokens += UPDATE_PROMPT + total * min(1.0, similar / max(count, 1))
+                    shown_tokens += UPDATE_PROMPT + similar_tokens()
                     asked += 1
                 add(c, float(draws.judgement[0, c]), copies=2 if draws.doubled[c] else 1)
         if consolidate_every and (message + 1) % consolidate_every == 0:
@@ -201,13 +213,11 @@ def file_all(
                         fixed += look_again(c)
 
     extracted = sum(bool(x) for x in candidates.extracted)
-    pairs = range(0, messages, 2)
-    prompts = [EXTRACT_PROMPT + sum(text[max(p - RECENT, 0) : p + 2]) for p in pairs]
     calls: Calls = {
         "extract": (
-            len(pairs),
+            len(prompts),
             sum(prompts),
-            CALL_TOKENS * len(pairs) + ITEM_TOKENS * extracted,
+            CALL_TOKENS * len(prompts) + ITEM_TOKENS * extracted,
         ),
         "update": (asked, shown_tokens, CALL_TOKENS * asked),
     }
@@ -318,7 +328,7 @@ def run_agent(
         "update": (saves, saves * (UPDATE_PROMPT + queue_tokens), saves * CALL_TOKENS),
         "summarise": (
             flushes,
-            flushes * (SUMMARY_PROMPT + SUMMARY_TOKENS) + flushed,
+            flushes * SUMMARY_PROMPT + max(flushes - 1, 0) * SUMMARY_TOKENS + flushed,
             flushes * SUMMARY_TOKENS,
         ),
     }

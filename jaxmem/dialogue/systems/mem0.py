@@ -120,7 +120,9 @@ def mem0g(
         schedule = plan(candidates, conversation, consolidate_every)
         draws = draw(file_key, candidates.message.size, rates)
         store, events = remember(candidates, draws, rates, policy, schedule, similar)
-        cost = _cost(conversation, candidates, events, schedule, consolidate_every)
+        cost = _cost(
+            conversation, candidates, store, events, schedule, policy, similar, consolidate_every
+        )
         return store, cost
 
     def read(key: Array, memory: Store, questions: Questions) -> tuple[Array, Ledger]:
@@ -171,7 +173,7 @@ def plan(
     slots = jnp.arange(size)
     if consolidate_every is None:
         order = slots if size == facts else jnp.argsort(candidates.message)
-        return Schedule(order, jnp.zeros(size, bool), jnp.ones(size, bool))
+        return Schedule(order, jnp.zeros(size, bool), candidates.message[order])
     return with_second_looks(
         candidates.message, candidates.message, conversation.messages, consolidate_every, facts
     )
@@ -191,15 +193,25 @@ def _newest_retired(store: Store, history: int) -> Array:
 def _cost(
     conversation: Conversation,
     candidates: Candidates,
+    store: Store,
     events: Events,
     schedule: Schedule,
+    policy: Policy,
+    similar: int,
     consolidate_every: int | None,
 ) -> Ledger:
     """The ledger of writing."""
+    size = conversation.tokens.size
     total = jnp.concatenate([jnp.zeros(1), jnp.cumsum(conversation.tokens.astype(jnp.float32))])
-    pair = jnp.arange(0, conversation.tokens.size, 2)
+    live_tokens = jnp.append(events.live_tokens, jnp.sum(store.copies * store.tokens))
+    share = jnp.minimum(1.0, similar / jnp.maximum(store.copies.sum(), 1))
+    context_tokens = jnp.append(events.context_tokens, live_tokens[-1] * share)
+
+    pair = jnp.arange(0, size, 2)
     exists = pair < conversation.messages
-    prompts = total[jnp.minimum(pair + 2, total.size - 1)] - total[jnp.maximum(pair - RECENT, 0)]
+    prompts = total[jnp.minimum(pair + 2, size)] - total[jnp.maximum(pair - RECENT, 0)]
+    if policy == "add_only":  # mem0 v3 shows similar memories here, as there is no other call
+        prompts = prompts + context_tokens[(schedule.moment < pair[:, None]).sum(1)]
     found = candidates.extracted.sum()
     calls: dict[str, tuple[ArrayLike, ArrayLike, ArrayLike]] = {
         "extract": (
@@ -215,19 +227,15 @@ def _cost(
         CALL_TOKENS * first.sum(),
     )
     if consolidate_every is not None:
-        size = conversation.tokens.size
         end = jnp.arange(consolidate_every, size + 1, consolidate_every)
         runs = end <= conversation.messages
         transcript = total[end] - total[end - consolidate_every]
-        message = jnp.where(schedule.happens, candidates.message[schedule.candidate], NEVER)
-        block = end[:, None] // consolidate_every - 1
-        looks = schedule.again & (message // consolidate_every == block)
-        step = jnp.searchsorted(message, end) - looks.sum(1)  # the first second look
-        stored = events.live_tokens[jnp.minimum(step, events.live_tokens.size - 1)]
+        last = (end - 1)[:, None]
+        before = (schedule.moment < last) | ((schedule.moment == last) & ~schedule.again)
         fixed = (events.stored & schedule.again).sum()
         calls["consolidate"] = (
             runs.sum(),
-            jnp.sum(runs * (CONSOLIDATE_PROMPT + transcript + stored)),
+            jnp.sum(runs * (CONSOLIDATE_PROMPT + transcript + live_tokens[before.sum(1)])),
             CALL_TOKENS * runs.sum() + ITEM_TOKENS * fixed,
         )
     return ledger(calls)

@@ -65,8 +65,9 @@ def memgpt(
     `evicted_tokens` are gone; each fact among them is saved by a call (with the recall and the
     errors of a change as in mem0; the oldest entry makes room), and the summary is rewritten. To
     answer, the agent looks at its main context and, while that does not hold an answer, turns the
-    pages of searches in recall storage: by the question, or for two hops by the role and then by
-    the name it found. It takes the first answer it can form and does not verify it.
+    pages of searches in recall storage, which holds every message (results are read again even if
+    they are still in the queue): by the question, or for two hops by the role and then by the name
+    it found. It takes the first answer it can form and does not verify it.
 
     Args:
       rates: how often the model errs at saving.
@@ -111,7 +112,9 @@ def memgpt(
             "update": (saves, saves * (UPDATE_PROMPT + queue_tokens), saves * CALL_TOKENS),
             "summarise": (
                 queue.flushes,
-                queue.flushes * (SUMMARY_PROMPT + SUMMARY_TOKENS) + queue.flushed_tokens,
+                queue.flushes * SUMMARY_PROMPT
+                + jnp.maximum(queue.flushes - 1, 0) * SUMMARY_TOKENS  # the summary before it
+                + queue.flushed_tokens,
                 queue.flushes * SUMMARY_TOKENS,
             ),
         }
@@ -210,9 +213,9 @@ def run_queue(tokens: Array, queue_tokens: ArrayLike, evicted_tokens: ArrayLike)
         return end > queue.flushed_tokens + queue_tokens
 
     def flush(queue: Queue) -> Queue:
-        arrival = jnp.argmax(over(queue) & (place > queue.start))
+        arrival = jnp.argmax(over(queue) & (place > queue.start)).astype(place.dtype)
         kept = (end - tokens >= queue.flushed_tokens + evicted_tokens) | (place >= arrival)
-        start = jnp.argmax(kept)
+        start = jnp.argmax(kept).astype(place.dtype)
         left = jnp.where((place >= queue.start) & (place < start), arrival, queue.left)
         gone = end[start] - tokens[start]
         return Queue(start, left, queue.flushes + 1, gone)
@@ -220,8 +223,9 @@ def run_queue(tokens: Array, queue_tokens: ArrayLike, evicted_tokens: ArrayLike)
     def grows(queue: Queue) -> Array:
         return (over(queue) & (place > queue.start)).any()
 
-    zero = jnp.zeros((), jnp.int32)
-    return lax.while_loop(grows, flush, Queue(zero, jnp.full(tokens.size, NEVER), zero, zero))
+    zero = jnp.zeros((), place.dtype)
+    start = Queue(zero, jnp.full(tokens.size, NEVER, place.dtype), zero, jnp.zeros((), end.dtype))
+    return lax.while_loop(grows, flush, start)
 
 
 def save(
@@ -250,19 +254,19 @@ def save(
     left = jnp.where(
         facts.key >= 0, queue.left[jnp.minimum(facts.time, queue.left.size - 1)], NEVER
     )
-    schedule = Schedule(jnp.arange(size), jnp.zeros(size, bool), left < NEVER)
+    schedule = Schedule(jnp.arange(size), jnp.zeros(size, bool), left)
     if consolidate_every is not None:
         schedule = with_second_looks(
             left, facts.time, conversation.messages, consolidate_every, size
         )
 
     def step(written: Array, at: tuple[Array, Schedule]) -> tuple[Array, tuple[Array, Array]]:
-        number, (f, again, happens) = at
+        number, (f, again, moment) = at
         second = again.astype(jnp.int32)
         present = written >= 0
         is_same = present & (facts.key == facts.key[f])
         outdated = present[f] | (is_same & (facts.time > facts.time[f])).any()
-        wanted = draws.found[second, f] & happens & ~outdated
+        wanted = draws.found[second, f] & (moment < NEVER) & ~outdated
         adds, drops = decide(draws.judgement[second, f], is_same.any(), jnp.bool_(False), rates)
         written = jnp.where(wanted & drops & is_same, -1, written)
         written = jnp.where(wanted & adds & (jnp.arange(size) == f), number, written)

@@ -42,7 +42,7 @@ class Events(NamedTuple):
     """What happened while writing, a row a step.
 
     asked: [S] whether the model was asked what to do with a candidate.
-    context_tokens: [S] tokens of the similar memories that it was shown.
+    context_tokens: [S] tokens of as many memories, of mean length, as it would be shown.
     stored: [S] whether the candidate was stored.
     live_tokens: [S] tokens of all valid memories before the step.
     """
@@ -58,12 +58,12 @@ class Schedule(NamedTuple):
 
     candidate: [S] which.
     again: [S] whether it is a second look, by a consolidation.
-    happens: [S] False for a look that never comes.
+    moment: [S] message after which it comes, in order; NEVER for a look that never comes.
     """
 
     candidate: Array
     again: Array
-    happens: Array
+    moment: Array
 
 
 def remember(
@@ -112,13 +112,16 @@ def remember(
         nearest = jnp.argmax(jnp.where(live, like, -2.0))
 
         known = (copies[c] > 0) | retired[c]
-        outdated = (is_same & (items.time > items.time[c])).any()
+        dated = items.time[c] >= 0
+        ordered = is_same & (items.time >= 0) & dated if policy == "bitemporal" else is_same
+        outdated = (ordered & (items.time > items.time[c])).any()
         wanted = jnp.where(
             at.again,
             draws.found[1, c] & ~known & ~outdated,
             candidates.extracted[c],
         )
-        wanted = wanted & at.happens
+        happens = at.moment < NEVER
+        wanted = wanted & happens
         u = draws.judgement[at.again.astype(jnp.int32), c]
         adds, drops = decide(u, is_change, live.any(), rates)
         if policy == "add_only":
@@ -128,7 +131,7 @@ def remember(
         expires = jnp.bool_(False)
         if policy == "bitemporal":
             old_time = items.time[jnp.where(is_change, nearest_same, nearest)]
-            dated = (old_time >= 0) & (items.time[c] >= 0)
+            dated = dated & (old_time >= 0)
             expires = drops & adds & dated & (old_time > items.time[c])
             drops = drops & dated & (old_time < items.time[c])
 
@@ -140,8 +143,8 @@ def remember(
         if keeps:
             retired = retired | dropped | (own & expires)
         if policy != "add_only":
-            clears = at.again & at.happens & draws.found[1, c] & (copies[c] > 0)
-            stale = clears & is_same & (items.time < items.time[c])
+            clears = at.again & happens & draws.found[1, c] & (copies[c] > 0)
+            stale = clears & ordered & (items.time < items.time[c])
             copies = jnp.where(stale, 0, jnp.where(own & clears, 1, copies))
             if keeps:
                 retired = retired | stale
@@ -175,4 +178,4 @@ def with_second_looks(
     moments = jnp.concatenate([moment, end])
     again = jnp.arange(2 * size) >= size
     order = jnp.lexsort((again, moments))
-    return Schedule(jnp.tile(slots, 2)[order], again[order], moments[order] < NEVER)
+    return Schedule(jnp.tile(slots, 2)[order], again[order], moments[order])
