@@ -52,6 +52,8 @@ def systems() -> dict[str, System]:
         "mem0 v3, add only": mem0(policy="add_only", count=V3_COUNT),
         "mem0g, no hop": mem0g(hop=False),
         "mem0g": mem0g(),
+        "mem0g, Graphiti's rule": mem0g(policy="bitemporal"),
+        "mem0g, ranking retired": mem0g(rank_retired=True),
         "MemGPT": memgpt(),
         "mem0 + sleep": mem0(consolidate_every=CONSOLIDATE_EVERY),
         "mem0g + sleep": mem0g(consolidate_every=CONSOLIDATE_EVERY),
@@ -59,23 +61,18 @@ def systems() -> dict[str, System]:
     }
 
 
-def long_systems() -> dict[str, System]:
-    """The systems of table 4, by name."""
-    return {
-        "full context": full_context(),
-        "RAG 128 x 16": rag(128, 16),
-        "mem0g": mem0g(),
-        "mem0g, ranking retired too": mem0g(rank_retired=True),
-        "mem0 v3, add only": mem0(policy="add_only", count=V3_COUNT),
-        "MemGPT": memgpt(),
-    }
+LONG = (
+    "full context", "RAG 128 x 16", "mem0g", "mem0g, ranking retired", "mem0 v3, add only",
+    "MemGPT",
+)  # fmt: skip
+"""Names of the systems of table 4."""
 
 
 class Evidence(NamedTuple):
     """What was run.
 
     main: systems of table 1, judged.
-    grid: RAG by chunk size x count, judged.
+    grid: RAG by chunk size x count, judged on the same conversations.
     extraction: sweep of extraction recall and of changes taken for known, all else perfect.
     extraction_usual: the same with the other errors at their defaults.
     overlooking: sweep of alpha.
@@ -96,22 +93,30 @@ def gather(extent: Extent) -> Evidence:
     """Run everything.
 
     Args:
-      extent: 1,000 conversations and every table if full, else 100 and no table 4 and 6.
+      extent: 1,000 conversations (400 a cell of tables 3 to 5) if full, else 100 and neither
+        table 4 nor 5.
 
     Returns:
       What was found.
     """
     most, many = (1_000, 400) if extent.full else (100, 100)
-    swept = {"recall": RECALLS, "change_as_known": KNOWN}
-    grid = {f"{size} x {count}": rag(size, count) for size, count in GRID}
+    named = systems()
+    retrieval = {f"RAG {size} x {count}": rag(size, count) for size, count in GRID}
+    judged = evaluate(retrieval | named, most, label="systems")
+    main = {name: judged[name] for name in named}
     lengths: dict[int, Mapping[str, Judged]] = {}
     slopes: dict[str, list[Record]] = {}
     if extent.full:
-        for length in (1, 2, 4, 8):
+        lengths[1] = {name: main[name] for name in LONG}
+        for length in (2, 4, 8):
             lengths[length] = evaluate(
-                long_systems(), many, replace(LOCOMO, length=length),
-                seed=1, batch=max(5, 40 // length), label=f"{length} x as long",
-            )  # fmt: skip
+                {name: named[name] for name in LONG},
+                many,
+                replace(LOCOMO, length=length),
+                seed=1,
+                batch=40 // length,
+                label=f"{length} x as long",
+            )
         slopes = {
             "mem0": sensitivity(mem0, conversations=many),
             "mem0g": sensitivity(mem0g, conversations=many),
@@ -119,9 +124,10 @@ def gather(extent: Extent) -> Evidence:
                 memgpt, conversations=many, names=("recall", "change_as_known", "stop_early")
             ),
         }
+    swept = {"recall": RECALLS, "change_as_known": KNOWN}
     return Evidence(
-        main=evaluate(systems(), most, label="systems"),
-        grid=evaluate(grid, many, label="RAG"),
+        main=main,
+        grid={f"{size} x {count}": judged[f"RAG {size} x {count}"] for size, count in GRID},
         extraction=error_sweep(mem0, swept, PERFECT, many),
         extraction_usual=error_sweep(mem0, swept, conversations=many) if extent.full else [],
         overlooking=error_sweep(full_context, {"alpha": ALPHAS}, conversations=many),

@@ -264,7 +264,7 @@ def _length_table(found: Evidence) -> Table:
                 ]
             )
     return Table(
-        f"4. Longer conversations, {len(judged.mask):,} of each, window of 128,000 tokens",
+        f"4. Longer conversations, at least {len(judged.mask):,} of each; window of 128,000 tokens",
         ["length", "system", "all three", "now", "before", "two hops", "read", "calls", "to write"],
         rows,
         _length_notes(found),
