@@ -101,7 +101,12 @@ def test_import_is_light() -> None:
 def public_modules() -> list[ModuleType]:
     names = [jaxmem.__name__, "jaxmem.ledger", "jaxmem.results", "jaxmem.plots"]
     names += [f"jaxmem.reference.{m.name}" for m in pkgutil.iter_modules(reference.__path__)]
-    names += ["jaxmem.recall.cartridges", "jaxmem.recall.limits", "jaxmem.recall.memories", "jaxmem.dialogue.systems"]
+    names += [
+        "jaxmem.recall.cartridges",
+        "jaxmem.recall.limits",
+        "jaxmem.recall.memories",
+        "jaxmem.dialogue.systems",
+    ]
     names += [m.name for m in pkgutil.iter_modules(jaxmem.__path__, "jaxmem.") if m.ispkg]
     return [importlib.import_module(name) for name in names]
 

@@ -33,6 +33,7 @@ class Questions(NamedTuple):
     changed: [Q] whether the key has been stated more than once.
     mask: [Q] whether there is such a question.
     embeddings: [Q, D].
+    hops: [H] numbers of the questions that ask two hops.
     """
 
     kind: Array
@@ -44,6 +45,7 @@ class Questions(NamedTuple):
     changed: Array
     mask: Array
     embeddings: Array
+    hops: Array
 
 
 def ask(key: Array, conversation: Conversation, world: World = LOCOMO) -> Questions:
@@ -107,7 +109,8 @@ def ask(key: Array, conversation: Conversation, world: World = LOCOMO) -> Questi
         jnp.where(is_hop, world.predicate_weight, 0.0),
     )
     embeddings = embed(wording_key, meanings, world.noise)
-    return Questions(kind, asks, about, predicate, time, answer, changed, mask, embeddings)
+    hops = stated.size + changing.size + jnp.arange(2 * world.roles)
+    return Questions(kind, asks, about, predicate, time, answer, changed, mask, embeddings, hops)
 
 
 def newest_index(time: Array, mask: Array) -> Array:

@@ -352,10 +352,14 @@ def run_memgpt(every: int | None) -> list[Run]:
         goes_on = jax.random.uniform(stop_key, (2, PAGES, count)) >= STOP_EARLY
         topic = jnp.clip(questions.key, 0, WORLD.topics - 1)
         by_role = embed(role_key, lexicon.topics, WORLD.noise)[topic]
-        predicates = WORLD.predicate_weight * lexicon.predicates[questions.predicate]  # [Q, D]
+        hops = questions.hops
+        predicates = (
+            WORLD.predicate_weight * lexicon.predicates[questions.predicate[hops]]
+        )  # [H, D]
         by_name = jax.vmap(lambda person: embed(name_key, unit(person + predicates), WORLD.noise))(
             lexicon.persons
-        )  # [P, Q, D]
+        )  # [P, H, D]
+        by_name = jnp.zeros((len(by_name), count, WORLD.dim)).at[:, hops].set(by_name)
         return draw(write_key, conversation.facts.key.size, RATES), goes_on, by_role, by_name
 
     return run_system(system, draws)

@@ -77,6 +77,18 @@ PERFECT = Rates(recall=1.0, change_as_known=0.0, change_as_new=0.0)
 """No judgement is wrong."""
 
 
+def is_zero(rate: ArrayLike) -> bool:
+    """Whether a rate is known to be 0 when tracing, so that what it would cause can be left out.
+
+    Args:
+      rate: scalar.
+
+    Returns:
+      False if it is traced.
+    """
+    return isinstance(rate, (int, float)) and rate == 0.0
+
+
 class Draws(NamedTuple):
     """The chances behind the judgements of a conversation: first looks, then second looks.
 
@@ -168,7 +180,7 @@ def extract(
         key_of=facts.key, message=facts.time, person=facts.person,
         first=facts.first, second=facts.second, weight=facts.weight, value=0,
     )  # fmt: skip
-    if isinstance(rates.precision, (int, float)) and rates.precision == 1.0:
+    if isinstance(rates.precision, (int, float)) and is_zero(1.0 - rates.precision):
         return said
     count = (facts.key >= 0).sum()
     share = rates.recall * count / jnp.maximum((touches.key >= 0).sum(), 1)

@@ -8,7 +8,14 @@ from jax.typing import ArrayLike
 from jaxmem.common import check_size, lookup
 from jaxmem.dialogue.questions import BEFORE, Questions
 from jaxmem.dialogue.reader import answer
-from jaxmem.dialogue.systems.extraction import LECTURE_RATES, Candidates, Rates, draw, extract
+from jaxmem.dialogue.systems.extraction import (
+    LECTURE_RATES,
+    Candidates,
+    Rates,
+    draw,
+    extract,
+    is_zero,
+)
 from jaxmem.dialogue.systems.retrieval import top
 from jaxmem.dialogue.systems.store import (
     POLICIES,
@@ -130,10 +137,12 @@ def mem0g(
         items = memory.items
         scores = questions.embeddings @ memory.embeddings.T  # [Q, C]
         ranked = memory.copies + jnp.where(rank_retired, memory.retired, 0)
-        places = jnp.concatenate([jnp.where(ranked > i, scores, -2.0) for i in range(2)], axis=1)
-        taken = top(places, count) & (places > -2.0)
-        once, twice = jnp.split(taken, 2, axis=1)
-        visible, number = once | twice, once.astype(jnp.float32) + twice
+        # A memory with two copies takes two of the places.
+        most = 1 if is_zero(rates.duplicate) else 2
+        places = jnp.stack([jnp.where(ranked > i, scores, -2.0) for i in range(most)], axis=1)
+        flat = places.reshape(places.shape[0], -1)
+        taken = (top(flat, count) & (flat > -2.0)).reshape(places.shape)  # [Q, copies, C]
+        visible, number = taken.any(1), taken.sum(1).astype(jnp.float32)
 
         shown = visible
         if history:

@@ -1,6 +1,5 @@
 """MemGPT: a queue of recent messages, a working context of fixed size, and search in the rest."""
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -12,6 +11,7 @@ from jaxmem.common import check_number, check_size
 from jaxmem.dialogue.questions import NONE, TWO_HOP, Questions
 from jaxmem.dialogue.reader import answer, holders, statements
 from jaxmem.dialogue.systems.extraction import LECTURE_RATES, Draws, Rates, decide, draw
+from jaxmem.dialogue.systems.retrieval import likeness
 from jaxmem.dialogue.systems.store import Schedule, with_second_looks
 from jaxmem.dialogue.systems.system import (
     ANSWER_PROMPT,
@@ -133,8 +133,6 @@ def memgpt(
         conversation, rows = memory.conversation, questions.key.size
         items, lexicon = statements(conversation), conversation.lexicon
         goes_on = jax.random.uniform(stop_key, (2, pages, rows)) >= stop_early
-        is_hop = questions.asks == TWO_HOP
-        topic = jnp.clip(questions.key, 0, lexicon.topics.shape[0] - 1)
         main = ((items.time >= memory.start) | memory.working) & (items.key >= 0)
         search = Search(
             shown=jnp.broadcast_to(main, (rows, main.size)),
@@ -144,26 +142,36 @@ def memgpt(
             going=jnp.ones(rows, bool),
         )
 
-        def turn(search: Search, page: tuple[Found, Array], by_name: bool) -> tuple[Search, None]:
-            found, goes_on_after = page
+        def has_none(search: Search, questions: Questions) -> Array:
+            return answer(items, search.shown, questions) == NONE
+
+        def turn(search: Search, page: tuple[Found, Array]) -> tuple[Search, None]:
             holder = holders(items, search.shown, questions)
-            has_none = answer(items, search.shown, questions) == NONE
-            if by_name:
-                lacks = is_hop & (holder >= 0) & has_none & (search.turned < pages)
-            else:
-                lacks = jnp.where(is_hop, holder < 0, has_none)
-            return _turn(search, found, lacks, goes_on_after), None
+            is_hop = questions.asks == TWO_HOP
+            lacks = jnp.where(is_hop, holder < 0, has_none(search, questions))
+            return _turn(search, *page, lacks), None
 
+        hops = questions.hops
+        asked = jax.tree.map(lambda x: x[hops], questions._replace(hops=jnp.arange(rows)))
+        topic = jnp.clip(asked.key, 0, lexicon.topics.shape[0] - 1)
         by_role = embed(role_key, lexicon.topics, noise)[topic]
-        query = jnp.where(is_hop[:, None], by_role, questions.embeddings)
-        results = find(query, conversation, pages), goes_on[0]
-        search, _ = lax.scan(partial(turn, by_name=False), search, results)
+        scores = likeness(questions.embeddings, conversation)
+        scores = scores.at[hops].set(likeness(by_role, conversation))
+        search, _ = lax.scan(turn, search, (find(scores, conversation, pages), goes_on[0]))
 
-        person = jnp.maximum(holders(items, search.shown, questions), 0)
-        meant = lexicon.persons[person] + predicate_weight * lexicon.predicates[questions.predicate]
-        results = find(embed(name_key, unit(meant), noise), conversation, pages), goes_on[1]
-        search = search._replace(going=jnp.ones(rows, bool))
-        search, _ = lax.scan(partial(turn, by_name=True), search, results)
+        second = jax.tree.map(lambda x: x[hops], search)._replace(going=jnp.ones(hops.size, bool))
+        holder = holders(items, second.shown, asked)
+        name = lexicon.persons[jnp.maximum(holder, 0)]
+        meant = unit(name + predicate_weight * lexicon.predicates[asked.predicate])
+        by_name = likeness(embed(name_key, meant, noise), conversation)
+
+        def turn_by_name(search: Search, page: tuple[Found, Array]) -> tuple[Search, None]:
+            lacks = (holder >= 0) & has_none(search, asked) & (search.turned < pages)
+            return _turn(search, *page, lacks), None
+
+        found = find(by_name, conversation, pages), goes_on[1][:, hops]
+        second, _ = lax.scan(turn_by_name, second, found)
+        search = jax.tree.map(lambda x, part: x.at[hops].set(part), search, second)
 
         prompt = ANSWER_PROMPT + memory.tokens
         calls: dict[str, tuple[ArrayLike, ArrayLike, ArrayLike]] = {
@@ -271,9 +279,9 @@ def save(
         written = jnp.where(wanted & drops & is_same, -1, written)
         written = jnp.where(wanted & adds & (jnp.arange(size) == f), number, written)
         present = written >= 0
-        oldest = jnp.argmin(jnp.where(present, written, NEVER))
+        oldest = jnp.min(jnp.where(present, written, NEVER))
         is_full = present.sum() > working_entries
-        written = jnp.where(is_full & (jnp.arange(size) == oldest), -1, written)
+        written = jnp.where(is_full & (written == oldest), -1, written)
         return written, (wanted & ~again, wanted & adds & again)
 
     numbers = jnp.arange(schedule.candidate.size)
@@ -310,20 +318,19 @@ class Found(NamedTuple):
     tokens: Array
 
 
-def find(query: Array, conversation: Conversation, pages: int) -> Found:
+def find(scores: Array, conversation: Conversation, pages: int) -> Found:
     """The messages most like a query, by pages of 3.
 
     Args:
-      query: [Q, D].
+      scores: [Q, M] from `likeness`.
       conversation: where to search.
       pages: how many.
 
     Returns:
       The pages.
     """
-    rows, facts = query.shape[0], conversation.facts
-    exists = conversation.tokens > 0
-    scores = jnp.where(exists, query @ conversation.embeddings.T, -2.0)
+    rows, facts = scores.shape[0], conversation.facts
+    exists = conversation.tokens
     count = min(PAGE * pages, exists.size)
     best = lax.top_k(scores, count)[1]  # [Q, pages * PAGE]
     best = jnp.pad(best, ((0, 0), (0, PAGE * pages - count)), constant_values=exists.size)
@@ -333,7 +340,7 @@ def find(query: Array, conversation: Conversation, pages: int) -> Found:
     return Found(stated, tokens)
 
 
-def _turn(search: Search, page: Found, lacks: Array, goes_on: Array) -> Search:
+def _turn(search: Search, page: Found, goes_on: Array, lacks: Array) -> Search:
     """Turn a page where an answer lacks."""
     turns = search.going & lacks
     return Search(

@@ -1,5 +1,6 @@
 """RAG: pieces of the conversation, found by the likeness of their embeddings to the question's."""
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -11,7 +12,6 @@ from jaxmem.common import check_number, check_size
 from jaxmem.dialogue.questions import Questions
 from jaxmem.dialogue.reader import answer, statements
 from jaxmem.dialogue.systems.system import Ledger, System, ledger, one_answer
-from jaxmem.dialogue.words import unit
 from jaxmem.dialogue.world import Conversation
 
 
@@ -21,13 +21,13 @@ class Chunks(NamedTuple):
     conversation: what was cut.
     chunk: [M] number of the chunk that a message is in.
     tokens: [N] tokens of each chunk; 0 beyond the last.
-    embeddings: [N, D].
+    sums: [N, D] sum of the embeddings of each chunk's messages.
     """
 
     conversation: Conversation
     chunk: Array
     tokens: Array
-    embeddings: Array
+    sums: Array
 
 
 def rag(chunk_tokens: ArrayLike = 128, count: int = 16) -> System:
@@ -55,7 +55,10 @@ def rag(chunk_tokens: ArrayLike = 128, count: int = 16) -> System:
 
     def read(key: Array, memory: Chunks, questions: Questions) -> tuple[Array, Ledger]:
         del key
-        taken = _most_like(questions, memory.embeddings, memory.tokens, count)  # [Q, N]
+        # Scaled afterwards: the sums are many and long.
+        length = jnp.sqrt(jnp.maximum(jnp.sum(memory.sums**2, axis=1), 1e-30))
+        scores = questions.embeddings @ memory.sums.T / length  # [Q, N]
+        taken = top(jnp.where(memory.tokens > 0, scores, -2.0), count) & (memory.tokens > 0)
         items = statements(memory.conversation)
         where = memory.chunk[jnp.minimum(items.time, memory.chunk.size - 1)]  # [F]
         visible = taken[:, where] & (items.key >= 0)
@@ -85,7 +88,7 @@ def rag_messages(count: int = 48) -> System:
 
     def read(key: Array, memory: Conversation, questions: Questions) -> tuple[Array, Ledger]:
         del key
-        taken = _most_like(questions, memory.embeddings, memory.tokens, count)  # [Q, M]
+        taken = top(likeness(questions.embeddings, memory), count) & (memory.tokens > 0)  # [Q, M]
         items = statements(memory)
         visible = taken[:, jnp.minimum(items.time, memory.tokens.size - 1)] & (items.key >= 0)
         read_tokens = taken @ memory.tokens.astype(jnp.float32)
@@ -102,7 +105,7 @@ def cut(conversation: Conversation, chunk_tokens: ArrayLike) -> Chunks:
       chunk_tokens: size at which a chunk closes.
 
     Returns:
-      The chunks, with room for one a message.
+      The chunks.
     """
 
     def step(carry: tuple[Array, Array], tokens: Array) -> tuple[tuple[Array, Array], Array]:
@@ -111,11 +114,24 @@ def cut(conversation: Conversation, chunk_tokens: ArrayLike) -> Chunks:
         closes = filled >= chunk_tokens
         return (chunk + closes, jnp.where(closes, 0, filled)), chunk
 
-    _, chunk = lax.scan(step, (jnp.int32(0), jnp.int32(0)), conversation.tokens)
-    size = chunk.size
-    sums = jax.ops.segment_sum(conversation.embeddings, chunk, size, indices_are_sorted=True)
-    tokens = jax.ops.segment_sum(conversation.tokens, chunk, size, indices_are_sorted=True)
-    return Chunks(conversation, chunk, tokens, unit(sums))
+    nothing = jnp.zeros_like(conversation.tokens[0])
+    _, chunk = lax.scan(step, (nothing, nothing), conversation.tokens)
+    together = partial(jax.ops.segment_sum, num_segments=chunk.size, indices_are_sorted=True)
+    tokens, sums = together(conversation.tokens, chunk), together(conversation.embeddings, chunk)
+    return Chunks(conversation, chunk, tokens, sums)
+
+
+def likeness(queries: Array, conversation: Conversation) -> Array:
+    """How much each message is like each query; -2 beyond the last message.
+
+    Args:
+      queries: [Q, D].
+      conversation: M messages.
+
+    Returns:
+      [Q, M] cosines.
+    """
+    return jnp.where(conversation.tokens > 0, queries @ conversation.embeddings.T, -2.0)
 
 
 def top(scores: Array, count: int) -> Array:
@@ -131,9 +147,3 @@ def top(scores: Array, count: int) -> Array:
     rows = jnp.arange(scores.shape[0])[:, None]
     best = lax.top_k(scores, min(count, scores.shape[1]))[1]
     return jnp.zeros(scores.shape, bool).at[rows, best].set(True)
-
-
-def _most_like(questions: Questions, embeddings: Array, tokens: Array, count: int) -> Array:
-    """Which pieces, of those that are not empty, are most like each question."""
-    scores = jnp.where(tokens > 0, questions.embeddings @ embeddings.T, -2.0)
-    return top(scores, count) & (tokens > 0)

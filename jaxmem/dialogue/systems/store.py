@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple, get_args
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxmem.dialogue.reader import Items
+from jaxmem.dialogue.reader import UNDATED, Items
 from jaxmem.dialogue.systems.extraction import Candidates, Draws, Rates, decide
 from jaxmem.dialogue.world import NEVER
 
@@ -106,10 +106,10 @@ def remember(
         shown_tokens = live_tokens * jnp.minimum(1.0, similar / jnp.maximum(count, 1))
 
         like = likeness[c]
-        nearest_same = jnp.argmax(jnp.where(is_same, like, -2.0))
-        closer = jnp.sum(copies * (live & (like > like[nearest_same])))
+        likest_same, nearest_same = _likest(like, is_same)
+        _, nearest = _likest(like, live)
+        closer = jnp.sum(copies * (like > likest_same))
         is_change = is_same.any() & (closer < similar)
-        nearest = jnp.argmax(jnp.where(live, like, -2.0))
 
         known = (copies[c] > 0) | retired[c]
         dated = items.time[c] >= 0
@@ -130,7 +130,7 @@ def remember(
         old = slots == jnp.where(is_change, nearest_same, nearest)
         expires = jnp.bool_(False)
         if policy == "bitemporal":
-            old_time = items.time[jnp.where(is_change, nearest_same, nearest)]
+            old_time = jnp.max(jnp.where(old, items.time, UNDATED))
             dated = dated & (old_time >= 0)
             expires = drops & adds & dated & (old_time > items.time[c])
             drops = drops & dated & (old_time < items.time[c])
@@ -154,6 +154,14 @@ def remember(
     empty = jnp.zeros(size, jnp.int32), jnp.zeros(size, bool)
     (copies, retired), events = lax.scan(step, empty, schedule)
     return Store(items, candidates.embeddings, candidates.tokens, copies, retired), events
+
+
+def _likest(like: Array, mask: Array) -> tuple[Array, Array]:
+    """The highest of [C] entries where the mask holds, and the first slot that has it."""
+    highest = jnp.max(jnp.where(mask, like, -2.0))
+    # Two plain reductions: argmax is not vectorised on a CPU.
+    slot = jnp.min(jnp.where(mask & (like == highest), jnp.arange(like.size), like.size))
+    return highest, slot
 
 
 def with_second_looks(
