@@ -81,14 +81,16 @@ def test_examples_folder(path: Path, tmp_path: Path) -> None:
         assert same(shown, line, float(header[1] or 0)), f"shown {shown!r}, printed {line!r}"
 
 
-def test_table_of_demo_04_says_of_each_figure_what_its_numbers_say() -> None:
-    """The long run behind it is not repeated here; its rows must at least agree with themselves."""
-    rows = re.findall(r"^\| ((?:cart|lin|comp|ex6)-\S+) \| (.*) \|$", README, re.MULTILINE)
-    wanted = [
-        id for id, row in lecture_figures().items() if row.demo.split(".")[0] in ("04", "ex6")
-    ]
+@pytest.mark.parametrize(
+    ("demos", "prefixes"), [(("02", "ex2"), "mem|ex2"), (("04", "ex6"), "cart|lin|comp|ex6")]
+)
+def test_tables_of_figures_say_what_their_numbers_say(demos: tuple[str], prefixes: str) -> None:
+    """The long run behind them is not repeated here; rows must at least agree with themselves."""
+    rows = re.findall(rf"^\| ((?:{prefixes})-\S+) \| (.*) \|$", README, re.MULTILINE)
+    wanted = [id for id, row in lecture_figures().items() if row.demo.split(".")[0] in demos]
     assert [id for id, _ in rows] == wanted
     for id, cells in rows:
+        cells = cells.replace(",", "")
         lecture, value, interval, _, verdict = (cell.strip() for cell in cells.split("|"))
         low, high = map(float, interval.split(" .. ")) if interval else (None, None)
         figure = beside_lecture(id, float(value), low, high)

@@ -13,7 +13,7 @@ from jaxmem.demos.dialogue_tables import (
     row_of,
     write_calls,
 )
-from jaxmem.demos.lecture import Figure, beside_lecture
+from jaxmem.demos.lecture import Figure, beside_lecture, lecture_figures
 from jaxmem.demos.result import DemoResult, Extent
 from jaxmem.dialogue import LECTURE_KINDS, Judged, accuracy, compare, per_question
 from jaxmem.dialogue.judging import Kinds
@@ -155,8 +155,10 @@ def _figure(
     beside: dict[str, float] | None = None,
 ) -> Figure:
     """A figure with the interval of a run of the lecture's size."""
-    spread = smaller_run(interval, samples, LECTURE_SIZE)
-    return beside_lecture(id, *spread, note=note or NOTES.get(id, ""), beside=beside)
+    mean, low, high = smaller_run(interval, samples, LECTURE_SIZE)
+    if lecture_figures()[id].unit.startswith("acc"):
+        low, high = max(low, 0.0), min(high, 1.0)
+    return beside_lecture(id, mean, low, high, note=note or NOTES.get(id, ""), beside=beside)
 
 
 def _ratio(id: str, first: Judged, second: Judged) -> Figure:

@@ -156,6 +156,7 @@ def draw_slopes(found: Evidence) -> "Picture":
       found: what was run.
     """
     picture, panels = plots.figure(columns=len(found.slopes), width=4.2, height=4.0)
+    most = max(sum(row["kind"] == ALL for row in rows) for rows in found.slopes.values())
     for panel, (name, records) in zip(panels, found.slopes.items()):
         rows = [row for row in records if row["kind"] == ALL][::-1]
         mean, low, high = (np.array([row[k] for row in rows]) for k in ("slope", "low", "high"))
@@ -163,8 +164,8 @@ def draw_slopes(found: Evidence) -> "Picture":
             [row["rate"] for row in rows], mean, xerr=[mean - low, high - mean],
             color=_colour(name), height=0.6, capsize=2,
         )  # fmt: skip
-        panel.set(title=name, xlim=(-1.45, 0.1))
-        panel.set_xlabel("points of accuracy by a point more of the error", fontsize=9)
+        panel.set(title=name, xlim=(-1.5, 0.5), ylim=(len(rows) - most - 0.5, len(rows) - 0.5))
+        panel.set_xlabel("points of accuracy by a point of the error", fontsize=9)
     return picture
 
 
