@@ -1,5 +1,6 @@
 """Demo 02: what memory systems remember of long conversations, and what each answer costs."""
 
+from collections.abc import Sequence
 from functools import partial
 
 from jaxmem.common import Interval, smaller_run
@@ -60,7 +61,20 @@ def dialogue_memory(extent: Extent) -> DemoResult:
     Returns:
       The result; figures of tables that were left out are missing.
     """
-    found = gather(extent)
+    choices = CHOICES if extent.full else (*CHOICES, QUICK)
+    return present(gather(extent), choices)
+
+
+def present(found: Evidence, choices: Sequence[str]) -> DemoResult:
+    """Tables, figures and pictures of what was run.
+
+    Args:
+      found: what was run.
+      choices: what was chosen where the lecture is silent.
+
+    Returns:
+      The result.
+    """
     draw = {
         "frontier.png": partial(pictures.draw_frontier, found),
         "errors.png": partial(pictures.draw_errors, found),
@@ -70,7 +84,6 @@ def dialogue_memory(extent: Extent) -> DemoResult:
         draw["lengths.png"] = partial(pictures.draw_lengths, found)
     if found.slopes:
         draw["slopes.png"] = partial(pictures.draw_slopes, found)
-    choices = CHOICES if extent.full else (*CHOICES, QUICK)
     return DemoResult([*all_tables(found), price_table(found)], _figures(found), draw, choices)
 
 

@@ -4,13 +4,17 @@ import math
 from pathlib import Path
 
 from jaxmem import plots
-from jaxmem.demos import DEMOS, Extent, lecture_figures
-from jaxmem.demos.dialogue_evidence import GRID, systems
+from jaxmem.demos import Extent, lecture_figures
+from jaxmem.demos.dialogue_evidence import GRID, LONG, gather, systems
+from jaxmem.demos.dialogue_memory import CHOICES, present
+from jaxmem.demos.dialogue_tables import ALL
+from jaxmem.dialogue import KINDS
 
 
 def test_quick_preset(tmp_path: Path) -> None:
     """One run for all that is asked of it: it takes half a minute."""
-    result = DEMOS["02"].run(Extent())
+    found = gather(Extent())
+    result = present(found, CHOICES)
     wanted = [
         id for id, row in lecture_figures().items() if row.demo.split(".")[0] in ("02", "ex2")
     ]
@@ -18,15 +22,29 @@ def test_quick_preset(tmp_path: Path) -> None:
     assert set(result.figures) == set(wanted) - {"mem-long-read"}
     for id, figure in result.figures.items():
         assert figure.within, f"{id}: {figure.value} against {figure.lecture}"
-
     assert [table.title[:2] for table in result.tables] == ["1.", "  ", "2.", "3.", "6."]
-    for table in result.tables:
-        for row in table.rows:
-            assert len(row) == len(table.headers), table.title
-            assert all(not isinstance(v, float) or math.isfinite(v) for v in row)
     assert [row[0] for row in result.tables[0].rows] == list(systems())
     assert len(result.tables[2].rows) == len(GRID)
 
-    for name, draw in result.pictures.items():
+    # What only a full run adds, from made-up lengths and slopes.
+    slope = {"slope": -0.5, "low": -0.6, "high": -0.4}
+    slopes = [
+        {"rate": rate, "kind": kind, **slope}
+        for kind in (ALL, *KINDS)
+        for rate in ("recall", "undated")
+    ]
+    lengths = {length: {name: found.main[name] for name in LONG} for length in (1, 2)}
+    whole = found._replace(
+        lengths=lengths,
+        slopes={"mem0": slopes, "MemGPT": slopes},
+        extraction_usual=found.extraction,
+    )
+    full = present(whole, CHOICES)
+    assert set(full.figures) == set(wanted)
+    for table in full.tables:
+        for row in table.rows:
+            assert len(row) == len(table.headers), table.title
+            assert all(not isinstance(v, float) or math.isfinite(v) for v in row)
+    for name, draw in full.pictures.items():
         plots.save(draw(), tmp_path / name)
         assert (tmp_path / name).stat().st_size > 10_000
