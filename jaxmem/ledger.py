@@ -15,8 +15,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxmem.common import Interval, check_number, clustered_interval, lookup
-from jaxmem.dialogue.judging import Judged, Kinds
-from jaxmem.dialogue.questions import KINDS, kind_index
+from jaxmem.dialogue.judging import Judged, Kinds, chosen
 from jaxmem.dialogue.systems import PURPOSES, Ledger, system
 from jaxmem.results import Record
 from jaxmem.roofline import Accelerator, Constant, Measured, Model
@@ -98,7 +97,7 @@ def price(
       ValueError: if a kind is unknown or was not asked, a number is out of range, the ledger has
         tokens without calls or calls without a prompt, or the accelerator is a stack.
     """
-    wanted = _wanted(kinds, judged)
+    wanted = chosen(kinds, judged)
     return _price(_seconds(judged, model, accelerator, cached, held_s, devices, efficiency), wanted)
 
 
@@ -133,7 +132,7 @@ def overtakes(
     Raises:
       ValueError: as `price`, or if the two were not asked the same questions.
     """
-    wanted = _wanted(kinds, judged, other)
+    wanted = chosen(kinds, judged, other)
     ours, theirs = (
         _seconds(x, model, accelerator, cached, held_s, devices, efficiency)
         for x in (judged, other)
@@ -158,7 +157,7 @@ def break_even_tokens(judged: Judged, other: Judged, kinds: Kinds = None) -> Bre
       ValueError: if a kind is unknown or was not asked, a number is out of range, or the two were
         not asked the same questions.
     """
-    wanted = _wanted(kinds, judged, other)
+    wanted = chosen(kinds, judged, other)
     _check(judged)
     _check(other)
     write, other_write = (_total(x.write) for x in (judged, other))
@@ -219,7 +218,7 @@ def records(
     base = lookup(results, full, "system")
     rows: list[Record] = []
     for name, judged in results.items():
-        wanted = _wanted(kinds, judged, base)
+        wanted = chosen(kinds, judged, base)
         tokens = break_even_tokens(judged, base, kinds)
         row: Record = {
             "system": name,
@@ -363,20 +362,6 @@ def _columns(name: str, value: Interval) -> Record:
 
 def _total(spent: Ledger) -> np.ndarray:
     return np.asarray(spent.prefill_tokens, np.float64).sum(-1)
-
-
-def _wanted(kinds: Kinds, *judged: Judged) -> np.ndarray:
-    """[N, Q] which questions count, the same ones in all that are given."""
-    first = judged[0]
-    for other in judged[1:]:
-        same = first.mask.shape == other.mask.shape
-        if not same or (first.mask != other.mask).any() or (first.kind != other.kind).any():
-            raise ValueError(f"{first.name} and {other.name} were not asked the same questions")
-    names = KINDS if kinds is None else (kinds,) if isinstance(kinds, str) else tuple(kinds)
-    wanted = first.mask & np.isin(first.kind, [kind_index(name) for name in names])
-    if not wanted.any():
-        raise ValueError(f"no question of kind {', '.join(names)} was asked")
-    return wanted
 
 
 def _check(judged: Judged) -> None:

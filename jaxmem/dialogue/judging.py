@@ -158,7 +158,8 @@ def per_question(judged: Judged, what: ArrayLike, kinds: Kinds = None) -> Interv
     Raises:
       ValueError: if a kind is unknown, or no such question was asked.
     """
-    return clustered_interval(*_totals(judged, what, kinds))
+    wanted = chosen(kinds, judged)
+    return clustered_interval(np.where(wanted, what, 0).sum(1), wanted.sum(1))
 
 
 def compare(first: Judged, second: Judged, kinds: Kinds = None, *, seed: int = 0) -> Comparison:
@@ -177,12 +178,10 @@ def compare(first: Judged, second: Judged, kinds: Kinds = None, *, seed: int = 0
     Raises:
       ValueError: if the two were not asked the same questions, or a kind is unknown.
     """
-    same = first.mask.shape == second.mask.shape
-    if not same or (first.mask != second.mask).any() or (first.kind != second.kind).any():
-        raise ValueError(f"{first.name} and {second.name} were not asked the same questions")
-    right, asked = _totals(first, first.right, kinds)
-    other, _ = _totals(second, second.right, kinds)
-    difference = clustered_bootstrap(right - other, asked, seed)
+    wanted = chosen(kinds, first, second)
+    ahead = np.where(wanted, first.right.astype(int) - second.right, 0).sum(1)
+    asked = wanted.sum(1)
+    difference = clustered_bootstrap(ahead, asked, seed)
     mean, low, high = difference
     if low > 0:
         words = f"{first.name} is better than {second.name} by {mean:.3f} ({low:.3f} .. {high:.3f})"
@@ -228,10 +227,27 @@ def records(results: Mapping[str, Judged]) -> list[dict[str, object]]:
     return rows
 
 
-def _totals(judged: Judged, what: ArrayLike, kinds: Kinds) -> tuple[np.ndarray, np.ndarray]:
-    """Sums of `what`, and numbers of questions, by conversation."""
+def chosen(kinds: Kinds, *judged: Judged) -> np.ndarray:
+    """Which questions count, of those that all the systems were asked.
+
+    Args:
+      kinds: as in `accuracy`.
+      judged: from one call of `evaluate`.
+
+    Returns:
+      [N, Q] of bool.
+
+    Raises:
+      ValueError: if a kind is unknown, no such question was asked, or the systems were asked
+        different questions.
+    """
+    first, *others = judged
+    for other in others:
+        same = first.mask.shape == other.mask.shape
+        if not same or (first.mask != other.mask).any() or (first.kind != other.kind).any():
+            raise ValueError(f"{first.name} and {other.name} were not asked the same questions")
     names = KINDS if kinds is None else (kinds,) if isinstance(kinds, str) else tuple(kinds)
-    wanted = judged.mask & np.isin(judged.kind, [kind_index(name) for name in names])
+    wanted = first.mask & np.isin(first.kind, [kind_index(name) for name in names])
     if not wanted.any():
         raise ValueError(f"no question of kind {', '.join(names)} was asked")
-    return (np.asarray(what) * wanted).sum(1, dtype=np.float64), wanted.sum(1)
+    return wanted
