@@ -111,9 +111,9 @@ def sensitivity(
     chosen_names = list(names) if names is not None else list(RATES)
     settings: list[dict[str, float]] = [{}]
     for name in chosen_names:
-        here = float(getattr(base, name, 0.0))
+        lookup(dict.fromkeys(_numbers(system)), name, "rate")
+        here = getattr(base, name) if name in RATES else _default(system, name)
         there = here - step if name in ("recall", "precision") else here + step
-        check_number(f"{name} {'-' if there < here else '+'} step", there, 0.0, 1.0)
         settings.append({name: there})
     right, asked = _run(system, settings, base, conversations, world, seed, batch)
     rows: list[Record] = []
@@ -134,8 +134,23 @@ def _kinds() -> dict[str, list[int]]:
 
 def _values(rates: Mapping[str, Sequence[float]], name: str) -> list[float]:
     values = np.atleast_1d(np.asarray(rates[name]))
-    check_number(name, values, 0.0, 1.0)
+    check_number(name, values, -np.inf)
     return values.tolist()
+
+
+def _numbers(system: Callable[..., System]) -> list[str]:
+    """Names of what can be swept: rates, if the factory takes them, and its own parameters."""
+    takes = list(inspect.signature(system).parameters)
+    rates = RATES if "rates" in takes else ()
+    return [*rates, *(name for name in takes if name != "rates")]
+
+
+def _default(system: Callable[..., System], name: str) -> float:
+    """The value of a factory's number that is not swept."""
+    value = inspect.signature(system).parameters[name].default
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(f"{name} cannot be swept: expected a number, its default is {value!r}")
+    return value
 
 
 def _run(
@@ -152,25 +167,29 @@ def _run(
         raise ValueError("expected at least one rate to sweep, got none")
     varied = list(dict.fromkeys(name for setting in settings for name in setting))
     takes = list(inspect.signature(system).parameters)
-    numbers = [name for name in takes if name != "rates"]
     for name in varied:
-        known = [*(RATES if "rates" in takes else ()), *numbers]
-        lookup(dict.fromkeys(known), name, "rate")
+        lookup(dict.fromkeys(_numbers(system)), name, "rate")
     ours = [name for name in varied if name in RATES and "rates" in takes]
-    start = {name: getattr(base, name) for name in ours} | {
-        name: 0.0 for name in varied if name not in ours
+    start = {
+        name: getattr(base, name) if name in ours else _default(system, name) for name in varied
     }
     # A setting names the rate that it changes; the others stay where they start.
     full = [{name: setting.get(name, start[name]) for name in varied} for setting in settings]
+
+    def make(setting: Mapping[str, Any]) -> System:
+        given = {name: value for name, value in setting.items() if name not in ours}
+        if "rates" in takes:
+            given["rates"] = replace(base, **{name: setting[name] for name in ours})
+        return system(**given)
+
+    for setting in full:
+        make(setting)  # refuses what is out of range, which a traced number cannot
 
     def judged(key: Array, setting: dict[str, Any]) -> dict[str, Array]:
         world_key, question_key, write_key, read_key = jax.random.split(key, 4)
         conversation = generate(world_key, world)
         questions = ask(question_key, conversation, world)
-        given = {name: value for name, value in setting.items() if name not in ours}
-        if "rates" in takes:
-            given["rates"] = replace(base, **{name: setting[name] for name in ours})
-        made = system(**given)
+        made = make(setting)
         memory, _ = made.write(write_key, conversation)
         said, _ = made.read(read_key, memory, questions)
         kind = (questions.kind == jnp.arange(len(KINDS))[:, None]) & questions.mask

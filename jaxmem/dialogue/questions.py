@@ -106,9 +106,9 @@ def ask(key: Array, conversation: Conversation, world: World = LOCOMO) -> Questi
         conversation.lexicon,
         about,
         jnp.where(is_hop, world.topics + world.persons + predicate, 0),
-        jnp.where(is_hop, world.predicate_weight, 0.0),
+        jnp.where(is_hop, conversation.lexicon.predicate_weight, 0.0),
     )
-    embeddings = embed(wording_key, meanings, world.noise)
+    embeddings = embed(wording_key, meanings, conversation.lexicon)
     hops = stated.size + changing.size + jnp.arange(2 * world.roles)
     return Questions(kind, asks, about, predicate, time, answer, changed, mask, embeddings, hops)
 

@@ -7,20 +7,28 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.typing import ArrayLike
 
 
 class Lexicon(NamedTuple):
-    """Directions of what words mean; their rows together, in this order, are the words [W, D].
+    """What words mean, and how sentences are put into words.
 
-    topics: [K, D].
+    topics: [K, D] directions of length 1, as all.
     persons: [P, D].
     predicates: [2, D] home town and job.
+    noise: length of what the wording adds to a meaning of length 1.
+    predicate_weight: of a predicate beside a name or a role.
     """
 
     topics: Array
     persons: Array
     predicates: Array
+    noise: Array
+    predicate_weight: Array
+
+    @property
+    def words(self) -> Array:
+        """[W, D] topics, persons and predicates."""
+        return jnp.concatenate([self.topics, self.persons, self.predicates])
 
 
 def random_signs(key: Array, rows: int, dim: int) -> Array:
@@ -95,23 +103,21 @@ def meaning(lexicon: Lexicon, first: Array, second: Array, weight: Array) -> Arr
     Returns:
       [N, D] vectors of length 1.
     """
-    words = jnp.concatenate(lexicon)
-    place = jnp.arange(words.shape[0])
+    place = jnp.arange(lexicon.words.shape[0])
     # A product with a few words is cheaper than gathering long rows.
     mixture = (first[:, None] == place) + weight[:, None] * (second[:, None] == place)
-    return unit(mixture @ words)
+    return unit(mixture @ lexicon.words)
 
 
-def embed(key: Array, meanings: Array, noise: ArrayLike) -> Array:
+def embed(key: Array, meanings: Array, lexicon: Lexicon) -> Array:
     """Embeddings of sentences: unit(meaning + noise s), s fresh random signs of length 1.
 
     Args:
       key: typed key of the wording.
       meanings: [N, D].
-      noise: length of what wording adds.
+      lexicon: gives the noise.
 
     Returns:
       [N, D] vectors of length 1.
     """
-    rows, dim = meanings.shape
-    return unit(meanings + noise * random_signs(key, rows, dim))
+    return unit(meanings + lexicon.noise * random_signs(key, *meanings.shape))

@@ -231,7 +231,9 @@ def generate(key: Array, world: World = LOCOMO) -> Conversation:
     """
     plan_key, word_key, wording_key = jax.random.split(key, 3)
     words = random_signs(word_key, world.topics + world.persons + 2, world.dim)
-    lexicon = Lexicon(*jnp.split(words, [world.topics, world.topics + world.persons]))
+    parts = jnp.split(words, [world.topics, world.topics + world.persons])
+    scales = jnp.asarray(world.noise), jnp.asarray(world.predicate_weight)
+    lexicon = Lexicon(parts[0], parts[1], parts[2], *scales)
     return build(draw_plan(plan_key, world), lexicon, wording_key, world)
 
 
@@ -344,7 +346,7 @@ def _embeddings(
         jnp.concatenate([facts.weight, nothing]),
     )
     time = jnp.concatenate([facts.time, touches.time])
-    said = unit(meanings + world.noise * wording.at[time].get(mode="fill", fill_value=0.0))
+    said = unit(meanings + lexicon.noise * wording.at[time].get(mode="fill", fill_value=0.0))
     return wording.at[time].set(said, mode="drop")
 
 

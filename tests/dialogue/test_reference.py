@@ -65,7 +65,11 @@ def conversations() -> tuple[Conversation, Questions, Plan]:
         plan_key, word_key, wording_key, question_key = jax.random.split(key, 4)
         words = jax.random.normal(word_key, (WORLD.topics + WORLD.persons + 3, WORLD.dim))
         words = unit(words[1:] + words[0])
-        lexicon = Lexicon(*jnp.split(words, [WORLD.topics, WORLD.topics + WORLD.persons]))
+        lexicon = Lexicon(
+            *jnp.split(words, [WORLD.topics, WORLD.topics + WORLD.persons]),
+            jnp.asarray(WORLD.noise),
+            jnp.asarray(WORLD.predicate_weight),
+        )
         plan = draw_plan(plan_key, WORLD)
         conversation = build(plan, lexicon, wording_key, WORLD)
         return conversation, ask(question_key, conversation, WORLD), plan
@@ -351,12 +355,12 @@ def run_memgpt(every: int | None) -> list[Run]:
         count, lexicon = questions.key.size, conversation.lexicon
         goes_on = jax.random.uniform(stop_key, (2, PAGES, count)) >= STOP_EARLY
         topic = jnp.clip(questions.key, 0, WORLD.topics - 1)
-        by_role = embed(role_key, lexicon.topics, WORLD.noise)[topic]
+        by_role = embed(role_key, lexicon.topics, lexicon)[topic]
         hops = questions.hops
         predicates = (
             WORLD.predicate_weight * lexicon.predicates[questions.predicate[hops]]
         )  # [H, D]
-        by_name = jax.vmap(lambda person: embed(name_key, unit(person + predicates), WORLD.noise))(
+        by_name = jax.vmap(lambda person: embed(name_key, unit(person + predicates), lexicon))(
             lexicon.persons
         )  # [P, H, D]
         by_name = jnp.zeros((len(by_name), count, WORLD.dim)).at[:, hops].set(by_name)

@@ -158,16 +158,13 @@ class Candidates(NamedTuple):
     tokens: Array
 
 
-def extract(
-    key: Array, conversation: Conversation, rates: Rates, noise: ArrayLike = 0.8
-) -> Candidates:
+def extract(key: Array, conversation: Conversation, rates: Rates) -> Candidates:
     """Extraction over a whole conversation.
 
     Args:
       key: typed key.
       conversation: from `generate`.
       rates: how often the model errs.
-      noise: of the memories' wording.
 
     Returns:
       The candidates; made-up ones are left out if precision is the number 1.
@@ -175,7 +172,7 @@ def extract(
     fact_key, touch_key = jax.random.split(key)
     facts, touches = conversation.facts, conversation.touches
     said = _candidates(
-        fact_key, conversation, noise, rates,
+        fact_key, conversation, rates,
         chance=rates.recall,
         key_of=facts.key, message=facts.time, person=facts.person,
         first=facts.first, second=facts.second, weight=facts.weight, value=0,
@@ -187,7 +184,7 @@ def extract(
     wrong = share * (1.0 - rates.precision) / jnp.maximum(rates.precision, 1e-9)
     nothing = jnp.zeros_like(touches.key)
     made_up = _candidates(
-        touch_key, conversation, noise, rates,
+        touch_key, conversation, rates,
         chance=jnp.minimum(wrong, 1.0),
         key_of=touches.key, message=touches.time, person=nothing - 1,
         first=touches.key, second=nothing, weight=nothing.astype(jnp.float32),
@@ -199,7 +196,6 @@ def extract(
 def _candidates(
     key: Array,
     conversation: Conversation,
-    noise: ArrayLike,
     rates: Rates,
     *,
     chance: ArrayLike,
@@ -213,6 +209,7 @@ def _candidates(
 ) -> Candidates:
     """Candidates of one kind, whose values are numbered from `value`."""
     size = key_of.size
+    lexicon = conversation.lexicon
     chance_key, wording_key, token_key = jax.random.split(key, 3)
     extracted, date, moment = uniforms(chance_key, (size,), (size,), (size,))
     earlier = (moment * message).astype(jnp.int32)
@@ -226,6 +223,6 @@ def _candidates(
         items=Items(key_of, stamp, value + jnp.arange(size), person),
         message=message,
         extracted=(extracted < chance) & (message < NEVER),
-        embeddings=embed(wording_key, meaning(conversation.lexicon, first, second, weight), noise),
+        embeddings=embed(wording_key, meaning(lexicon, first, second, weight), lexicon),
         tokens=jnp.maximum(jnp.round(tokens), SHORTEST_ITEM),
     )

@@ -56,8 +56,6 @@ def memgpt(
     pages: int = 3,
     stop_early: ArrayLike = 0.0,
     consolidate_every: int | None = None,
-    noise: ArrayLike = 0.8,
-    predicate_weight: ArrayLike = 0.55,
 ) -> System:
     """A MemGPT agent on an 8k window: it saves facts when their messages leave the queue.
 
@@ -78,8 +76,6 @@ def memgpt(
       stop_early: probability to give up after a page that did not help.
       consolidate_every: messages between two consolidations in the background ("sleep time"),
         which save what the messages since the last one state; None for none.
-      noise: of the wording of searches by name.
-      predicate_weight: of "home town" and "job" in them.
 
     Returns:
       The system.
@@ -154,7 +150,7 @@ def memgpt(
         hops = questions.hops
         asked = jax.tree.map(lambda x: x[hops], questions._replace(hops=jnp.arange(rows)))
         topic = jnp.clip(asked.key, 0, lexicon.topics.shape[0] - 1)
-        by_role = embed(role_key, lexicon.topics, noise)[topic]
+        by_role = embed(role_key, lexicon.topics, lexicon)[topic]
         scores = likeness(questions.embeddings, conversation)
         scores = scores.at[hops].set(likeness(by_role, conversation))
         search, _ = lax.scan(turn, search, (find(scores, conversation, pages), goes_on[0]))
@@ -162,8 +158,8 @@ def memgpt(
         second = jax.tree.map(lambda x: x[hops], search)._replace(going=jnp.ones(hops.size, bool))
         holder = holders(items, second.shown, asked)
         name = lexicon.persons[jnp.maximum(holder, 0)]
-        meant = unit(name + predicate_weight * lexicon.predicates[asked.predicate])
-        by_name = likeness(embed(name_key, meant, noise), conversation)
+        meant = unit(name + lexicon.predicate_weight * lexicon.predicates[asked.predicate])
+        by_name = likeness(embed(name_key, meant, lexicon), conversation)
 
         def turn_by_name(search: Search, page: tuple[Found, Array]) -> tuple[Search, None]:
             lacks = (holder >= 0) & has_none(search, asked) & (search.turned < pages)
