@@ -86,7 +86,6 @@ def save(t: Talk, draws: Draws, steps: Schedule) -> tuple[np.ndarray, np.ndarray
         is_same = when < NEVER
         if sleeps:
             wanted = wanted & (flat[mine] == NEVER) & ~(is_same & later[number]).any(1)
-            fixes += wanted & again[number]
             calls += wanted & ~again[number]
         else:
             calls += wanted
@@ -94,6 +93,8 @@ def save(t: Talk, draws: Draws, steps: Schedule) -> tuple[np.ndarray, np.ndarray
         flat[other] = np.where(dropped, NEVER, when)
         adds = wanted & (may_add[number] | ~is_same.any(1))
         flat[mine[adds]] = number
+        if sleeps:
+            fixes += adds & again[number]
         count += adds
         count -= np.count_nonzero(dropped, axis=1)
         full = np.flatnonzero(count > ENTRIES)
@@ -110,9 +111,10 @@ def memgpt_write(t: Talk, draws: Draws, queue: tuple[np.ndarray, ...], sleeps: b
     entries = system.ITEM_TOKENS * working.sum(1)
     summary = np.where(flushes > 0, system.SUMMARY_TOKENS, 0)
     written = flushes * system.SUMMARY_TOKENS
+    reread = np.maximum(flushes - 1, 0) * system.SUMMARY_TOKENS
     calls = {
         "update": (saves, saves * (system.UPDATE_PROMPT + QUEUE), saves * system.CALL_TOKENS),
-        "summarise": (flushes, flushes * system.SUMMARY_PROMPT + written + flushed, written),
+        "summarise": (flushes, flushes * system.SUMMARY_PROMPT + reread + flushed, written),
     }
     if sleeps:
         runs = t.messages // EVERY

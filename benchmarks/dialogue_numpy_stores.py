@@ -190,12 +190,22 @@ def read_store(
     return one_answer(t.right(versions, theirs), material[..., 0], material[..., 1], write)
 
 
-def mem0_cost(t: Talk, extracted: np.ndarray, store: Store | None, sleeps: bool) -> np.ndarray:
-    """The ledger of writing of mem0 and its graph."""
+def mem0_cost(
+    t: Talk, extracted: np.ndarray, tokens: np.ndarray, store: Store | None, sleeps: bool
+) -> np.ndarray:
+    """The ledger of writing of mem0 and its graph; without a store, of mem0 v3."""
     total = np.append(np.zeros((len(t.messages), 1)), t.end, axis=1)
     pair = np.arange(0, M, 2)
     exists = pair < t.messages[:, None]
     prompts = total[:, np.minimum(pair + 2, M)] - total[:, np.maximum(pair - RECENT, 0)]
+    if store is None:  # extraction is shown similar memories, of mean length
+        order = np.argsort(t.place, axis=1)
+        ahead = first(np.take_along_axis(t.place, order, 1), np.broadcast_to(pair, exists.shape))
+        here = np.take_along_axis(extracted, order, 1)
+        lengths = np.take_along_axis(tokens, order, 1) * here
+        count, live = (np.pad(np.cumsum(x, axis=1), ((0, 0), (1, 0))) for x in (here, lengths))
+        count, live = (np.take_along_axis(x, ahead, 1) for x in (count, live))
+        prompts = prompts + live * np.minimum(1, SIMILAR / np.maximum(count, 1))
     pairs, items = exists.sum(1), system.ITEM_TOKENS * extracted.sum(1)
     prefill = (exists * (system.EXTRACT_PROMPT + prompts)).sum(1)
     calls = {"extract": (pairs, prefill, system.CALL_TOKENS * pairs + items)}
@@ -204,8 +214,9 @@ def mem0_cost(t: Talk, extracted: np.ndarray, store: Store | None, sleeps: bool)
     if store is not None and sleeps:
         end = np.arange(EVERY, M + 1, EVERY)
         runs = end <= t.messages[:, None]
-        # Once a block is consolidated, each of its statements has been looked at twice.
-        step = 2 * first(np.sort(t.place, axis=1), np.broadcast_to(end, runs.shape))
+        # Before a block is consolidated, statements of earlier ones have been looked at twice.
+        places = np.sort(t.place, axis=1)
+        step = sum(first(places, np.broadcast_to(at, runs.shape)) for at in (end, end - EVERY))
         step = np.minimum(step, len(store.live_tokens) - 1)
         kept = store.live_tokens[step, np.arange(len(step))[:, None]]
         prefill = system.CONSOLIDATE_PROMPT + total[:, end] - total[:, end - EVERY] + kept
@@ -229,7 +240,7 @@ def stores(rng: np.random.Generator, t: Talk) -> dict[str, Outcome]:
     def file(second_looks: bool = False, bitemporal: bool = False) -> tuple[Store, np.ndarray]:
         steps = schedule(t, t.place, second_looks)
         store = remember(t, like, extracted, tokens, draws, steps, bitemporal)
-        return store, mem0_cost(t, extracted, store, second_looks)
+        return store, mem0_cost(t, extracted, tokens, store, second_looks)
 
     def read(live: np.ndarray, cost: np.ndarray, **how: Any) -> Outcome:
         return read_store(t, scores, tokens, live, cost, **how)
@@ -239,7 +250,7 @@ def stores(rng: np.random.Generator, t: Talk) -> dict[str, Outcome]:
     slept, slept_cost = file(second_looks=True)
     return {
         "mem0": read(store.live, cost),
-        "mem0 add-only": read(extracted, mem0_cost(t, extracted, None, False), count=20),
+        "mem0 add-only": read(extracted, mem0_cost(t, extracted, tokens, None, False), count=20),
         "mem0g": read(store.live, cost, retired=store.retired, hop=True),
         "mem0g no hop": read(store.live, cost, retired=store.retired),
         "bitemporal": read(two_times.live, two_times_cost, retired=two_times.retired, hop=True),
