@@ -16,7 +16,7 @@ from jaxmem.dialogue.systems.extraction import (
     extract,
     is_zero,
 )
-from jaxmem.dialogue.systems.retrieval import top
+from jaxmem.dialogue.systems.retrieval import ABSENT, among, nearest
 from jaxmem.dialogue.systems.store import (
     POLICIES,
     Events,
@@ -134,15 +134,15 @@ def mem0g(
 
     def read(key: Array, memory: Store, questions: Questions) -> tuple[Array, Ledger]:
         del key
-        items = memory.items
+        items, size = memory.items, memory.copies.size
         scores = questions.embeddings @ memory.embeddings.T  # [Q, C]
         ranked = memory.copies + jnp.where(rank_retired, memory.retired, 0)
         # A memory with two copies takes two of the places.
         most = 1 if is_zero(rates.duplicate) else 2
-        places = jnp.stack([jnp.where(ranked > i, scores, -2.0) for i in range(most)], axis=1)
-        flat = places.reshape(places.shape[0], -1)
-        taken = (top(flat, count) & (flat > -2.0)).reshape(places.shape)  # [Q, copies, C]
-        visible, number = taken.any(1), taken.sum(1).astype(jnp.float32)
+        copies = [jnp.where(ranked > i, scores, ABSENT) for i in range(most)]
+        best = nearest(jnp.concatenate(copies, axis=1), count)
+        taken = [among(best, jnp.arange(size) + i * size) for i in range(most)]
+        visible, number = jnp.any(jnp.array(taken), 0), jnp.sum(jnp.array(taken, jnp.float32), 0)
 
         shown = visible
         if history:

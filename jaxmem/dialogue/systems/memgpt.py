@@ -11,7 +11,7 @@ from jaxmem.common import check_number, check_size
 from jaxmem.dialogue.questions import NONE, TWO_HOP, Questions
 from jaxmem.dialogue.reader import answer, holders, statements
 from jaxmem.dialogue.systems.extraction import LECTURE_RATES, Draws, Rates, decide, draw
-from jaxmem.dialogue.systems.retrieval import likeness
+from jaxmem.dialogue.systems.retrieval import among, likeness, nearest
 from jaxmem.dialogue.systems.store import Schedule, with_second_looks
 from jaxmem.dialogue.systems.system import (
     ANSWER_PROMPT,
@@ -325,13 +325,11 @@ def find(scores: Array, conversation: Conversation, pages: int) -> Found:
     Returns:
       The pages.
     """
-    rows, facts = scores.shape[0], conversation.facts
-    exists = conversation.tokens
-    count = min(PAGE * pages, exists.size)
-    best = lax.top_k(scores, count)[1]  # [Q, pages * PAGE]
-    best = jnp.pad(best, ((0, 0), (0, PAGE * pages - count)), constant_values=exists.size)
+    rows, size = scores.shape
+    best = nearest(scores, PAGE * pages)
+    best = jnp.pad(best, ((0, 0), (0, PAGE * pages - best.shape[1])), constant_values=size)
     best = best.reshape(rows, pages, PAGE).transpose(1, 0, 2)
-    stated = (best[..., None] == facts.time).any(2)  # [pages, Q, F]
+    stated = jax.vmap(among, (0, None))(best, conversation.facts.time)  # [pages, Q, F]
     tokens = conversation.tokens.at[best].get(mode="fill", fill_value=0).sum(-1)
     return Found(stated, tokens)
 

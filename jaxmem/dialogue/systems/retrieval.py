@@ -14,6 +14,8 @@ from jaxmem.dialogue.reader import answer, statements
 from jaxmem.dialogue.systems.system import Ledger, System, ledger, one_answer
 from jaxmem.dialogue.world import Conversation
 
+ABSENT = -2.0  # below every cosine
+
 
 class Chunks(NamedTuple):
     """A conversation cut into chunks.
@@ -58,12 +60,10 @@ def rag(chunk_tokens: ArrayLike = 128, count: int = 16) -> System:
         # Scaled afterwards: the sums are many and long.
         length = jnp.sqrt(jnp.maximum(jnp.sum(memory.sums**2, axis=1), 1e-30))
         scores = questions.embeddings @ memory.sums.T / length  # [Q, N]
-        taken = top(jnp.where(memory.tokens > 0, scores, -2.0), count) & (memory.tokens > 0)
+        best = nearest(jnp.where(memory.tokens > 0, scores, ABSENT), count)
         items = statements(memory.conversation)
-        where = memory.chunk[jnp.minimum(items.time, memory.chunk.size - 1)]  # [F]
-        visible = taken[:, where] & (items.key >= 0)
-        read_tokens = taken @ memory.tokens.astype(jnp.float32)
-        return answer(items, visible, questions), one_answer(read_tokens, 0.0, taken.sum(1))
+        chunk = memory.chunk.at[items.time].get(mode="fill", fill_value=-1)  # [F]
+        return answer(items, among(best, chunk), questions), _pieces_read(best, memory.tokens)
 
     return System(write, read)
 
@@ -88,11 +88,9 @@ def rag_messages(count: int = 48) -> System:
 
     def read(key: Array, memory: Conversation, questions: Questions) -> tuple[Array, Ledger]:
         del key
-        taken = top(likeness(questions.embeddings, memory), count) & (memory.tokens > 0)  # [Q, M]
+        best = nearest(likeness(questions.embeddings, memory), count)
         items = statements(memory)
-        visible = taken[:, jnp.minimum(items.time, memory.tokens.size - 1)] & (items.key >= 0)
-        read_tokens = taken @ memory.tokens.astype(jnp.float32)
-        return answer(items, visible, questions), one_answer(read_tokens, 0.0, taken.sum(1))
+        return answer(items, among(best, items.time), questions), _pieces_read(best, memory.tokens)
 
     return System(write, read)
 
@@ -122,7 +120,7 @@ def cut(conversation: Conversation, chunk_tokens: ArrayLike) -> Chunks:
 
 
 def likeness(queries: Array, conversation: Conversation) -> Array:
-    """How much each message is like each query; -2 beyond the last message.
+    """How much each message is like each query; ABSENT beyond the last message.
 
     Args:
       queries: [Q, D].
@@ -131,19 +129,37 @@ def likeness(queries: Array, conversation: Conversation) -> Array:
     Returns:
       [Q, M] cosines.
     """
-    return jnp.where(conversation.tokens > 0, queries @ conversation.embeddings.T, -2.0)
+    return jnp.where(conversation.tokens > 0, queries @ conversation.embeddings.T, ABSENT)
 
 
-def top(scores: Array, count: int) -> Array:
-    """Which entries of each row are among its `count` highest, the first of equal ones.
+def nearest(scores: Array, count: int) -> Array:
+    """The pieces with the highest scores, the first of equal ones ahead.
 
     Args:
-      scores: [Q, N].
+      scores: [Q, N]; ABSENT where there is no piece.
       count: how many; all if there are fewer.
 
     Returns:
-      [Q, N] of bool.
+      [Q, min(count, N)] numbers of pieces, best first; N in places for which there is none left.
     """
-    rows = jnp.arange(scores.shape[0])[:, None]
-    best = lax.top_k(scores, min(count, scores.shape[1]))[1]
-    return jnp.zeros(scores.shape, bool).at[rows, best].set(True)
+    highest, best = lax.top_k(scores, min(count, scores.shape[1]))
+    return jnp.where(highest > ABSENT, best, scores.shape[1])
+
+
+def among(best: Array, piece: Array) -> Array:
+    """Which statements are in the pieces found.
+
+    Args:
+      best: [Q, count] from `nearest`.
+      piece: [F] the piece that each statement is in; a number beyond all for none.
+
+    Returns:
+      [Q, F] of bool.
+    """
+    return (best[:, :, None] == piece).any(1)
+
+
+def _pieces_read(best: Array, tokens: Array) -> Ledger:
+    """The ledger of answers from pieces of N lengths."""
+    read_tokens = tokens.at[best].get(mode="fill", fill_value=0).sum(1)
+    return one_answer(read_tokens, 0.0, (best < tokens.size).sum(1))
