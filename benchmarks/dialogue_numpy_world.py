@@ -150,7 +150,7 @@ def talk(rng: np.random.Generator, size: int) -> Talk:
     def uniform(*shape: int) -> np.ndarray:
         return rng.random((size, *shape), dtype=f32)
 
-    count = rng.integers(W.messages - W.jitter, W.messages + W.jitter + 1, size)
+    count = rng.integers(W.messages - W.spread, W.messages + W.spread + 1, size)
     changes = rng.integers(1, W.most_changes + 1, (size, W.changing, 1))
     successions = rng.integers(0, W.most_holders, (size, W.roles, 1))
     changed = np.sort(np.where(np.arange(V) <= changes, uniform(W.changing, V), absent))

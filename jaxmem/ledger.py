@@ -225,8 +225,8 @@ def records(
             "model": model.name,
             "accelerator": accelerator.name,
             "conversations": len(wanted),
-            "write_tokens": float(_total(judged.write).mean()),
-            "read_tokens": _ratio(_total(judged.read), wanted).mean,
+            "write_prefill_tokens": float(_total(judged.write).mean()),
+            "read_prefill_tokens": _ratio(_total(judged.read), wanted).mean,
             "break_even_tokens": tokens.gross.mean,
             "break_even_tokens_net": tokens.net.mean,
         }

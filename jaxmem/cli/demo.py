@@ -2,14 +2,16 @@
 
 import argparse
 import math
-from collections.abc import Mapping
+import shutil
+import textwrap
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from jaxmem import results
 from jaxmem.common import lookup, write_text
 from jaxmem.common.table import text_table
-from jaxmem.demos import DEMOS, DemoResult, Extent, Figure
+from jaxmem.demos import DEMOS, DemoResult, Extent, Figure, Table
 
 
 def add(subparsers: Any) -> None:
@@ -54,9 +56,11 @@ def run(args: argparse.Namespace) -> int:
         lookup(DEMOS, number, "demo")
     chosen = [number] if number else list(DEMOS)
     figures: dict[str, Figure] = {}
+    tables: dict[str, Sequence[Table]] = {}
     for key in chosen:
         result = DEMOS[key].run(Extent(args.full, args.beyond))
         figures.update(result.figures)
+        tables[key] = result.tables
         if not args.json:
             print(_page(key, result))
         if args.out:
@@ -65,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
                 _save(draw(), path)
                 if not args.json:
                     print(f"wrote {path}")
-    text = _document(figures)
+    text = _document(figures, tables)
     if args.out:
         write_text(Path(args.out) / "figures.json", text)
         if not args.json:
@@ -103,21 +107,35 @@ def _page(key: str, result: DemoResult) -> str:
     parts = [title, "=" * len(title)]
     for table in result.tables:
         parts += ["", table.title, "", text_table(table.headers, table.rows)]
-        parts += [f"  {note}" for note in table.notes]
+        parts += [_wrapped(note, "  ") for note in table.notes]
     parts += ["", "Beside the lecture", "", figure_table(result.figures)]
-    parts += [f"  {id}: {figure.note}" for id, figure in result.figures.items() if figure.note]
+    parts += [
+        _wrapped(f"{id}: {figure.note}", "  ")
+        for id, figure in result.figures.items()
+        if figure.note
+    ]
     if result.choices:
         parts += ["", "Chosen where the lecture is silent"]
-        parts += [f"- {choice}" for choice in result.choices]
+        parts += [_wrapped(choice, "- ") for choice in result.choices]
     return "\n".join(parts) + "\n"
 
 
-def _document(figures: Mapping[str, Figure]) -> str:
-    """One JSON document: the stamp, and each figure under its id."""
+def _wrapped(text: str, mark: str) -> str:
+    """A note as lines of at most the terminal's width, 100 columns where there is none."""
+    width = min(shutil.get_terminal_size((100, 24)).columns, 120)
+    return textwrap.fill(
+        text, max(width, 40), initial_indent=mark, subsequent_indent=" " * len(mark),
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def _document(figures: Mapping[str, Figure], tables: Mapping[str, Sequence[Table]]) -> str:
+    """One JSON document: the stamp, each figure under its id, and each demo's tables."""
     rows = {id: figure._asdict() for id, figure in figures.items()}
     for row in rows.values():
         del row["id"]
-    return results.document({"figures": rows})
+    shown = {number: [table._asdict() for table in some] for number, some in tables.items()}
+    return results.document({"figures": rows, "tables": shown})
 
 
 def _save(picture: Any, path: Path) -> None:

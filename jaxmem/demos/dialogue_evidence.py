@@ -21,7 +21,7 @@ from jaxmem.results import Record
 LECTURE_SIZE = 10  # conversations of the lecture's runs
 LECTURE_SIZE_LONG = 3  # of each length
 CONSOLIDATE_EVERY = 20
-V3_COUNT = 20  # memories that mem0 v3 retrieves
+V3_COUNT = 20  # memories that mem0 v3 retrieves by default; the others retrieve ten
 
 GRID = (
     (128, 1),
@@ -49,7 +49,8 @@ def systems() -> dict[str, System]:
         "RAG 128 x 16": rag(128, 16),
         "RAG, 48 messages": rag_messages(48),
         "mem0": mem0(),
-        "mem0 v3, add only": mem0(policy="add_only", count=V3_COUNT),
+        "mem0 v3": mem0(policy="add_only"),
+        "mem0 v3, 20 memories": mem0(policy="add_only", count=V3_COUNT),
         "mem0g, no hop": mem0g(hop=False),
         "mem0g": mem0g(),
         "mem0g, Graphiti's rule": mem0g(policy="bitemporal"),
@@ -62,7 +63,7 @@ def systems() -> dict[str, System]:
 
 
 LONG = (
-    "full context", "RAG 128 x 16", "mem0g", "mem0g, ranking retired", "mem0 v3, add only",
+    "full context", "RAG 128 x 16", "mem0g", "mem0g, ranking retired", "mem0 v3, 20 memories",
     "MemGPT",
 )  # fmt: skip
 """Names of the systems of table 4."""

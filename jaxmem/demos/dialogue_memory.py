@@ -6,7 +6,7 @@ from functools import partial
 from jaxmem.common import Interval, smaller_run
 from jaxmem.demos import dialogue_pictures as pictures
 from jaxmem.demos.dialogue_evidence import LECTURE_SIZE, LECTURE_SIZE_LONG, Evidence, gather
-from jaxmem.demos.dialogue_prices import price_table
+from jaxmem.demos.dialogue_prices import price_tables
 from jaxmem.demos.dialogue_tables import (
     all_tables,
     mean_calls,
@@ -15,7 +15,7 @@ from jaxmem.demos.dialogue_tables import (
     write_calls,
 )
 from jaxmem.demos.lecture import Figure, beside_lecture, lecture_figures
-from jaxmem.demos.result import DemoResult, Extent
+from jaxmem.demos.result import DemoResult, Extent, Table
 from jaxmem.dialogue import LECTURE_KINDS, Judged, accuracy, compare, per_question
 from jaxmem.dialogue.judging import Kinds
 
@@ -32,8 +32,9 @@ CHOICES = (
     " beside a name or a role (this alone sets two hops without a graph)",
     "extraction finds 0.94 of the facts; 0.10 of the changes are taken for known, 0.01 for new;"
     " mem0 and mem0g share these draws",
-    "memories of N(20, 5) tokens, ten retrieved, ten compared at writing; mem0g: three newest"
-    " retired versions of each key found; persons named by retrieved role memories are expanded",
+    "memories of N(20, 5) tokens, ten retrieved (20 where it says so), ten compared at writing;"
+    " mem0g: three newest retired versions of each key found; persons named by"
+    " retrieved role memories are expanded",
     "MemGPT: a queue of 6,000 tokens, 4,000 evicted at a time, 30 entries of 20 tokens, pages of 3"
     " messages and at most 3 pages a question; it stops at the first answer it can form",
     "read: material shown, once each; prompts' instructions count in the ledger only",
@@ -41,12 +42,12 @@ CHOICES = (
     "figures have the interval that holds a run of the lecture's size (10 conversations, 3 a"
     " length) in 95 % of cases: ok if the lecture's lies in it",
 )
-QUICK = "quick preset: 100 conversations; without tables 4 (lengths) and 5 (slopes of errors)"
+QUICK = "quick preset: 100 conversations; without the tables of longer conversations and of slopes"
 
 NOTES = {
     "mem-fullctx-alpha0.5": "a miss linear in alpha pulls this figure and the next apart",
     "mem-memgpt-hop": "a search by name finds that person's messages almost always",
-    "mem-memgpt-writes": "saves; the summaries (table 1) are calls beside them",
+    "mem-memgpt-writes": "saves; the summaries are calls beside them",
     "mem-memgpt-read-x": "queue, summary and working context once, and the pages turned",
 }
 
@@ -84,7 +85,24 @@ def present(found: Evidence, choices: Sequence[str]) -> DemoResult:
         draw["lengths.png"] = partial(pictures.draw_lengths, found)
     if found.slopes:
         draw["slopes.png"] = partial(pictures.draw_slopes, found)
-    return DemoResult([*all_tables(found), price_table(found)], _figures(found), draw, choices)
+    return DemoResult(
+        numbered([*all_tables(found), *price_tables(found)]), _figures(found), draw, choices
+    )
+
+
+def numbered(tables: Sequence[Table]) -> list[Table]:
+    """Tables with numbers before their titles.
+
+    Args:
+      tables: in order.
+
+    Returns:
+      The same.
+    """
+    return [
+        table._replace(title=f"{number}. {table.title}")
+        for number, table in enumerate(tables, start=1)
+    ]
 
 
 def _figures(found: Evidence) -> dict[str, Figure]:
@@ -146,15 +164,13 @@ def _figures(found: Evidence) -> dict[str, Figure]:
         )  # fmt: skip
         long = len(found.lengths[1]["mem0g"].mask)
         spread = smaller_run(most, long, LECTURE_SIZE_LONG)
-        entries.append(
-            beside_lecture("mem-long-read", *spread, note="the most of any length in table 4")
-        )
+        entries.append(beside_lecture("mem-long-read", *spread, note="the most of any length"))
     entries += [
         beside_lecture("ex2-write", written),
         beside_lecture(
             "ex2-breakeven",
             written / mean_reading(full),
-            note="counted as the exercise does; the ledger's own answer is in table 6",
+            note="counted as the exercise does; the ledger priced has the answer in GPU seconds",
         ),
     ]
     return {figure.id: figure for figure in entries}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 COLOURS = dict(
     zip(
-        ("full context", "RAG 128 x 16", "mem0", "mem0g", "MemGPT", "mem0 v3, add only"),
+        ("full context", "RAG 128 x 16", "mem0", "mem0g", "MemGPT", "mem0 v3, 20 memories"),
         plots.COLOURS,
     )
 )
@@ -26,7 +26,7 @@ NOT_DRAWN = (  # lines hold the first two; the others lie on mem0g
 )  # fmt: skip
 LABELS = {  # where names stand beside their points
     "mem0g": (8, -4), "mem0g, no hop": (8, -4), "mem0": (8, -4), "MemGPT": (-6, -16),
-    "mem0 v3, add only": (8, -12), "MemGPT + sleep": (-40, 10), "mem0 + sleep": (8, 2),
+    "mem0 v3, 20 memories": (8, -12), "MemGPT + sleep": (-40, 10), "mem0 + sleep": (8, 2),
     "mem0g + sleep": (8, 2), "full context": (-30, -16), "full, alpha 0.5": (-44, -16),
     "full, alpha 1": (-40, -16), "RAG, 48 messages": (-40, 10),
 }  # fmt: skip
@@ -44,14 +44,14 @@ def draw_frontier(found: Evidence) -> "Picture":
         judged = found.grid[f"{size} x {count}"]
         point = mean_reading(judged), accuracy(judged, LECTURE_KINDS), count
         sizes.setdefault(size, []).append(point)
-    greys = dict(zip(sizes, ("#1b6e53", "#4fa387", "#8fc3b0", "#bfdcd1")))
+    greys = dict(zip(sizes, ("#a4283c", "#c9566a", "#dd8794", "#e8a9b2")))
     for size, points in sizes.items():
         read = [tokens for tokens, _, _ in points]
         intervals = [interval for _, interval, _ in points]
         mean, low, high = np.array(intervals).T
         panel.errorbar(
             read, mean, [mean - low, high - mean], marker="o", ms=4, color=greys[size], lw=1.2,
-            label=f"RAG, chunks of {size:,}",
+            label=f"RAG, x chunks of {size:,} tokens",
         )  # fmt: skip
         for at, interval, count in points:
             panel.annotate(
@@ -93,24 +93,24 @@ def draw_errors(found: Evidence) -> "Picture":
     Args:
       found: what was run.
     """
-    picture, panels = plots.figure(columns=3, width=4.0, height=3.8)
+    picture, panels = plots.figure(columns=3, width=3.4, height=3.5)
     parts = (
-        (found.extraction, "recall", "mem0: facts that extraction finds"),
-        (found.extraction, "change_as_known", "mem0: changes taken for known"),
-        (found.overlooking, "alpha", "full context: alpha (lost in the middle)"),
+        (found.extraction, "recall", "mem0", "facts that extraction finds"),
+        (found.extraction, "change_as_known", "mem0", "changes taken for known"),
+        (found.overlooking, "alpha", "full context", "alpha: lost in the middle"),
     )
     kinds = {ALL: "all three", "current": "now", "previous": "before", "two_hop": "two hops"}
     lecture = {"recall": (0.7, 0.674), "change_as_known": (0.6, 0.681)}
-    for panel, (rows, rate, title) in zip(panels, parts):
+    for panel, (rows, rate, title, xlabel) in zip(panels, parts):
         values = sorted({row["value"] for row in rows if row["rate"] == rate})
         for colour, (kind, label) in zip(plots.COLOURS, kinds.items()):
             line = [row_of(rows, rate, value, kind) for value in values]
             _band(panel, values, line, colour, label)
-        marks = [lecture[rate]] if rate in lecture else [(0.5, 0.877), (1.0, 0.689)]
-        panel.plot(
-            *zip(*marks), "k*", ms=8, label="lecture" + (" (now)" if rate in lecture else "")
-        )
-        panel.set(title=title, xlabel="rate", ylim=(-0.02, 1.03))
+        marks, what = [(0.5, 0.877), (1.0, 0.689)], "all three"
+        if rate in lecture:
+            marks, what = [lecture[rate]], "now"
+        panel.plot(*zip(*marks), "k*", ms=8, label=f"lecture ({what})")
+        panel.set(title=title, xlabel=xlabel, ylim=(-0.02, 1.03))
         if rate == "recall":
             panel.invert_xaxis()
         panel.legend(frameon=False, fontsize=8, loc="lower left")
@@ -124,7 +124,7 @@ def draw_lengths(found: Evidence) -> "Picture":
     Args:
       found: what was run.
     """
-    picture, panels = plots.figure(columns=3, width=4.0, height=3.8)
+    picture, panels = plots.figure(columns=3, width=3.4, height=3.5)
     lengths = sorted(found.lengths)
     for name in found.lengths[1]:
         judged = [found.lengths[length][name] for length in lengths]
@@ -137,15 +137,20 @@ def draw_lengths(found: Evidence) -> "Picture":
         if "retired" not in name and write_calls(judged[0]).mean:
             calls = [write_calls(j).mean for j in judged]
             panels[2].plot(lengths, calls, style, marker="o", ms=3, color=colour)
-    titles = ("right: now, before, two hops", "tokens read a question", "calls to write one")
+    titles = (
+        "right: now, before, two hops",
+        "tokens read a question",
+        "calls to write (or none)",
+    )
     for panel, title in zip(panels, titles):
         panel.set_xscale("log", base=2)
         panel.set_xticks(lengths, [f"x {n}\n{26 * n}k" for n in lengths])
-        panel.set(title=title, xlabel="length of the conversation, tokens")
+        panel.set_title(title, fontsize=11)
+        panel.set_xlabel("length, tokens")
     panels[0].set_ylim(0, 1.03)
     panels[1].set_yscale("log")
     panels[2].set_yscale("log")
-    panels[0].legend(frameon=False, fontsize=7, loc="lower left")
+    panels[0].legend(frameon=False, fontsize=7.5, loc="lower left", handlelength=2.6)
     return picture
 
 
@@ -155,7 +160,7 @@ def draw_slopes(found: Evidence) -> "Picture":
     Args:
       found: what was run.
     """
-    picture, panels = plots.figure(columns=len(found.slopes), width=4.2, height=4.0)
+    picture, panels = plots.figure(columns=len(found.slopes), width=3.4, height=3.6)
     most = max(sum(row["kind"] == ALL for row in rows) for rows in found.slopes.values())
     for panel, (name, records) in zip(panels, found.slopes.items()):
         rows = [row for row in records if row["kind"] == ALL][::-1]
@@ -183,13 +188,17 @@ def draw_cost(found: Evidence) -> "Picture":
                 continue
             end = "_cached" if cached else ""
             total = row["write_s" + end] + questions * row["read_s" + end]
-            panel.plot(questions, total, color=COLOURS[row["system"]], label=row["system"])
+            style = "--" if row["system"] == "full context" else "-"
+            front = 3 if style == "--" else 2
+            colour = COLOURS[row["system"]]
+            panel.plot(questions, total, style, color=colour, label=row["system"], zorder=front)
         panel.set_xscale("log")
         panel.set_yscale("log")
+        panel.set_ylim(0.03, 3_000)
         title = "prefixes kept between questions" if cached else "nothing kept"
         panel.set(title=title, xlabel="questions about a conversation")
     panels[0].set_ylabel(f"GPU seconds in all\n({MODEL.name}, {GPU.name})")
-    panels[0].legend(frameon=False, fontsize=8)
+    panels[0].legend(frameon=False, fontsize=8, handlelength=2.6)
     return picture
 
 

@@ -17,15 +17,17 @@ from jaxmem.dialogue.judging import (
     per_question,
     records,
 )
-from jaxmem.dialogue.questions import KINDS, LECTURE_KINDS, ask
-from jaxmem.dialogue.world import LOCOMO, World, generate
+from jaxmem.dialogue.questions import KINDS, LECTURE_KINDS, Questions, ask
+from jaxmem.dialogue.world import LOCOMO, Conversation, World, generate
 
 __all__ = [
     "KINDS",
     "LECTURE_KINDS",
     "LOCOMO",
     "Comparison",
+    "Conversation",
     "Judged",
+    "Questions",
     "World",
     "accuracy",
     "ask",

@@ -21,7 +21,7 @@ from jaxmem.results import Record
 from jaxmem.sweep import sweep
 
 RATES = tuple(field.name for field in fields(Rates))
-ALL = "lecture's kinds"
+ALL = "lecture"
 
 
 def error_sweep(
@@ -49,7 +49,7 @@ def error_sweep(
       batch: runs (conversations x values) at a time.
 
     Returns:
-      A record a rate, value and kind of question (and one for the kinds of the lecture together):
+      A record a rate, value and kind of question (and one, "lecture", for its three together):
       accuracy with its 95 % interval by conversation.
 
     Raises:
@@ -100,7 +100,7 @@ def sensitivity(
       batch: runs (conversations x rates) at a time.
 
     Returns:
-      A record a rate and kind of question (and one for the kinds of the lecture together): the
+      A record a rate and kind of question (and one, "lecture", for its three together): the
       change of accuracy by one point of errors, both in points of a hundred, with its 95 %
       interval; the most harmful rate first.
 
@@ -108,6 +108,9 @@ def sensitivity(
       ValueError: if a rate is unknown, or would leave [0, 1].
     """
     check_number("step", step, 1e-6, 1.0, scalar=True)
+    takes_rates = "rates" in inspect.signature(system).parameters
+    if names is None and not takes_rates:
+        raise ValueError(f"expected names among {_numbers(system)}: the factory takes no rates")
     chosen_names = list(names) if names is not None else list(RATES)
     settings: list[dict[str, float]] = [{}]
     for name in chosen_names:

@@ -6,6 +6,7 @@ from functools import partial
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
@@ -16,7 +17,7 @@ from jaxmem.dialogue.systems.system import Ledger, System
 from jaxmem.dialogue.world import LOCOMO, World, generate
 
 Kinds = str | Sequence[str] | None
-OVERFLOW = "conversations do not fit into the world: statements or messages are lost"
+OVERFLOW = "conversations lose statements: messages or fact_capacity are too few for the world"
 
 
 class Judged(NamedTuple):
@@ -82,6 +83,8 @@ def evaluate(
     Raises:
       ValueError: if there is no system, or a number is out of range.
     """
+    if not isinstance(systems, Mapping):
+        raise ValueError(f"expected systems by name in a dict, got {type(systems).__name__}")
     if not systems:
         raise ValueError("expected at least one system, got none")
     for name, system in systems.items():
@@ -94,7 +97,7 @@ def evaluate(
     for start in progress(range(0, conversations, batch), label):
         # The last batch is filled up, so that there is one compilation.
         numbers = np.arange(start, start + batch)
-        found = _batch(tuple(systems.values()), world, np.uint32(seed), numbers)
+        found = _batch(tuple(systems.items()), world, np.uint32(seed), numbers)
         parts.append(jax.device_get(found))
     joined = jax.tree.map(lambda *x: np.concatenate(x)[:conversations], *parts)
     questions, overflow, results = joined
@@ -109,7 +112,7 @@ def evaluate(
 
 @partial(jax.jit, static_argnums=0)
 def _batch(
-    systems: tuple[System, ...], world: World, seed: Array, numbers: Array
+    systems: tuple[tuple[str, System], ...], world: World, seed: Array, numbers: Array
 ) -> tuple[tuple[Array, Array, Array], Array, list[tuple[Array, Array, Ledger, Ledger]]]:
     """Kinds and masks of questions, overflow, and each system's results [B, ...]."""
 
@@ -119,13 +122,31 @@ def _batch(
         conversation = generate(world_key, world)
         questions = ask(question_key, conversation, world)
         results = []
-        for system in systems:
+        for name, system in systems:
             memory, written = system.write(write_key, conversation)
             said, spent = system.read(read_key, memory, questions)
+            said = _returned(name, written, said, spent, questions.key.shape)
             results.append((said == questions.answer, said == NONE, written, spent))
         return (questions.kind, questions.changed, questions.mask), conversation.overflow, results
 
     return jax.vmap(one)(numbers)
+
+
+def _returned(
+    name: str, written: Ledger, said: Array, spent: Ledger, shape: tuple[int, ...]
+) -> Array:
+    """The answers, after a look at what a system's functions have returned."""
+    if np.shape(said) != shape or not jnp.issubdtype(jnp.result_type(said), jnp.integer):
+        kind = f"{np.shape(said)} of {jnp.result_type(said)}"
+        raise ValueError(f"{name}: read must return whole numbers of shape {shape}, got {kind}")
+    for what, given, rows in (("write", written, ()), ("read", spent, shape)):
+        if not isinstance(given, Ledger):
+            raise ValueError(f"{name}: {what} must return a Ledger, got {type(given).__name__}")
+        if given.calls.shape[:-1] != rows:
+            raise ValueError(
+                f"{name}: the ledger of {what} must have rows {rows}, got {given.calls.shape[:-1]}"
+            )
+    return said
 
 
 def accuracy(judged: Judged, kinds: Kinds = None) -> Interval:
@@ -189,6 +210,8 @@ def compare(first: Judged, second: Judged, kinds: Kinds = None, *, seed: int = 0
         words = (
             f"{second.name} is better than {first.name} by {-mean:.3f} ({-high:.3f} .. {-low:.3f})"
         )
+    elif not (first.right != second.right)[wanted].any():
+        words = f"{first.name} and {second.name} are right on the same questions"
     else:
         words = (
             f"{first.name} and {second.name} are not distinguishable at n = {len(asked)}"
@@ -220,7 +243,7 @@ def records(results: Mapping[str, Judged]) -> list[dict[str, object]]:
                     "read_tokens": per_question(judged, judged.read.read_tokens, kind).mean,
                     "read_calls": per_question(judged, judged.read.calls.sum(-1), kind).mean,
                     "write_calls": float(judged.write.calls.sum(-1).mean()),
-                    "write_tokens": float(judged.write.prefill_tokens.sum(-1).mean()),
+                    "write_prefill_tokens": float(judged.write.prefill_tokens.sum(-1).mean()),
                     "overflow": int(judged.overflow.sum()),
                 }
             )  # fmt: skip

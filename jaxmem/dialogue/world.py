@@ -31,7 +31,8 @@ class World:
     """What conversations are like; the defaults have LoCoMo's scale (600 turns, 26,000 tokens).
 
     messages: mean number of messages, at length 1.
-    jitter: the number of messages is uniform in messages +- jitter.
+    jitter: the number of messages is uniform in messages +- jitter; None for a tenth of them. It is
+      raised to what is stated and touched on.
     message_tokens, message_tokens_sd: tokens of a message, normal, at least 8.
     static: attributes of the user that are stated once.
     changing: attributes that change (moves, jobs).
@@ -53,7 +54,7 @@ class World:
     """
 
     messages: int = 600
-    jitter: int = 60
+    jitter: int | None = None
     message_tokens: ArrayLike = 43.0
     message_tokens_sd: ArrayLike = 20.0
     static: int = 8
@@ -74,7 +75,8 @@ class World:
             check_size(name, getattr(self, name))
         for name in ("static", "changing", "unstated", "roles"):
             check_size(name, getattr(self, name), 0)
-        check_size("jitter", self.jitter, 0, self.messages - 1)
+        if self.jitter is not None:
+            check_size("jitter", self.jitter, 0, self.messages - 1)
         check_number("mentions", self.mentions, 0.0, 1e4, scalar=True)
         if self.fact_capacity is not None:
             check_size("fact_capacity", self.fact_capacity)
@@ -83,6 +85,11 @@ class World:
         for name in ("message_tokens", "message_tokens_sd", "noise", "predicate_weight"):
             if isinstance(getattr(self, name), (int, float)):
                 check_number(name, getattr(self, name))
+
+    @property
+    def spread(self) -> int:
+        """Most messages above or below the mean, at length 1."""
+        return self.messages // 10 if self.jitter is None else self.jitter
 
     @property
     def topics(self) -> int:
@@ -132,7 +139,7 @@ class World:
     @property
     def longest(self) -> int:
         """Room for messages, M."""
-        return (self.messages + self.jitter) * self.length
+        return (self.messages + self.spread) * self.length
 
 
 LOCOMO = World()
@@ -176,7 +183,7 @@ class Conversation(NamedTuple):
     facts: what is stated.
     touches: what is touched on.
     lexicon: what its words mean.
-    overflow: whether statements or messages did not fit.
+    overflow: whether messages that state or touch something were lost for want of room.
     """
 
     tokens: Array
@@ -248,7 +255,7 @@ def draw_plan(key: Array, world: World) -> Plan:
       The draws.
     """
     uniform_key, token_key = jax.random.split(key)
-    length, low = world.length, world.messages - world.jitter
+    length, low = world.length, world.messages - world.spread
     (counts, small_talk, changes, successions, static_times, change_times, holder_times,
      person_times, touches, touch_topics, touch_times) = uniforms(
         uniform_key, (length,), (world.longest,), (length, world.changing), (length, world.roles),
@@ -257,7 +264,7 @@ def draw_plan(key: Array, world: World) -> Plan:
     )  # fmt: skip
     deviation = world.message_tokens_sd * jax.random.normal(token_key, (world.longest,))
     return Plan(
-        messages=jnp.sum(low + whole(counts, 2 * world.jitter + 1)),
+        messages=jnp.sum(low + whole(counts, 2 * world.spread + 1)),
         tokens=jnp.asarray(world.message_tokens + deviation),
         small_talk=small_talk,
         changes=jnp.sum(1 + whole(changes, world.most_changes), axis=0),
@@ -320,7 +327,7 @@ def build(plan: Plan, lexicon: Lexicon, key: Array, world: World) -> Conversatio
     exists = jnp.arange(world.longest) < messages
     tokens = jnp.where(exists, jnp.maximum(jnp.round(plan.tokens), 8.0), 0.0).astype(jnp.int32)
     embeddings = _embeddings(key, lexicon, facts, touches, exists, world)
-    overflow = (jnp.isfinite(times).sum() > here.sum()) | (said > plan.messages)
+    overflow = (jnp.isfinite(times).sum() > here.sum()) | (said > world.longest)
     return Conversation(tokens, messages, embeddings, facts, touches, lexicon, overflow)
 
 

@@ -127,7 +127,7 @@ def tell(plan: Any, world: Any) -> Story:
     Returns:
       The conversation.
     """
-    room = (world.messages + world.jitter) * world.length
+    room = (world.messages + world.spread) * world.length
     said = statements(plan, world)
     mentions = min(int(plan.touches), len(plan.touch_topics))
     events: list[tuple[float, Any]] = list(said)
@@ -146,7 +146,7 @@ def tell(plan: Any, world: Any) -> Story:
             touched[what] = message
     kept = facts if world.fact_capacity is None else facts[: world.fact_capacity]
     touches = [(int(plan.touch_topics[i]), touched[i]) for i in sorted(touched)]
-    overflow = len(kept) < len(said) or int(plan.touches) > mentions or busy > int(plan.messages)
+    overflow = len(kept) < len(said) or int(plan.touches) > mentions or busy > room
     messages = min(max(int(plan.messages), busy), room)
     tokens = [max(round(float(x)), SHORTEST) for x in plan.tokens[:messages]]
     return Story(kept, touches, tokens, overflow)

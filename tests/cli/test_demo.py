@@ -52,7 +52,8 @@ def test_text(capsys: pytest.CaptureFixture[str]) -> None:
 def test_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "1", "--json", "--full"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert list(document) == ["stamp", "figures"]
+    assert list(document) == ["stamp", "figures", "tables"]
+    assert document["tables"]["01"][0]["headers"] == ["x"]
     figure = document["figures"]["prefill-250"]
     assert (figure["value"], figure["lecture"], figure["within"]) == (6.0, 7.0, False)
     assert figure["beside"] == {"measured": 7.5}
@@ -100,7 +101,7 @@ def test_registry_numbers_have_two_digits() -> None:
 def test_a_figure_that_is_not_finite_is_null(capsys: pytest.CaptureFixture[str]) -> None:
     figure = beside_lecture("kv-8b", float("inf"))
     assert isinstance(figure, Figure)
-    assert json.loads(command._document({"kv-8b": figure}))["figures"]["kv-8b"]["value"] is None
+    assert json.loads(command._document({"kv-8b": figure}, {}))["figures"]["kv-8b"]["value"] is None
 
 
 @pytest.mark.parametrize(

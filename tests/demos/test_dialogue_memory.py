@@ -22,7 +22,7 @@ def test_quick_preset(tmp_path: Path) -> None:
     assert set(result.figures) == set(wanted) - {"mem-long-read"}
     for id, figure in result.figures.items():
         assert figure.within, f"{id}: {figure.value} against {figure.lecture}"
-    assert [table.title[:2] for table in result.tables] == ["1.", "  ", "2.", "3.", "6."]
+    assert [table.title[:2] for table in result.tables] == ["1.", "2.", "3.", "4.", "5.", "6."]
     assert [row[0] for row in result.tables[0].rows] == list(systems())
     assert len(result.tables[2].rows) == len(GRID)
 

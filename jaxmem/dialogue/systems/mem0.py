@@ -97,7 +97,10 @@ def mem0g(
 
     Args:
       rates: how often the model errs.
-      policy: what becomes of old values; see `Policy`.
+      policy: what becomes of old values. "update": they are replaced. "add_only": they stay.
+        "invalidate": they are retired and kept. "bitemporal" (Graphiti): as "invalidate", but only
+        if both times are known and in order; a new fact older than the stored one is retired
+        itself, and with a time unknown both stay valid.
       count: memories a question.
       hop: whether retrieved persons are expanded.
       history: retired versions a key, for questions about the past.

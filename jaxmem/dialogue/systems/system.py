@@ -44,8 +44,12 @@ class Ledger(NamedTuple):
 class System(NamedTuple):
     """A memory system as two pure functions of one conversation; vmap them for many.
 
-    write: (key, conversation) -> (memory, ledger of one row).
-    read: (key, memory, questions) -> (values [Q] or NONE, ledger of a row a question).
+    A value is the number of the fact that states it, and NONE says "I do not know". A system of
+    your own chooses what to show and leaves the rest to the ideal reader: `answer(statements(
+    conversation), visible [Q, F], questions)`; `one_answer` is the ledger of one call a question.
+
+    write: (key, conversation) -> (memory, ledger of one row). The memory is any pytree.
+    read: (key, memory, questions) -> (values [Q], ledger of a row a question).
     """
 
     write: Callable[[Array, Conversation], tuple[Any, Ledger]]
@@ -88,7 +92,8 @@ def ledger(
 
 
 def one_answer(read_tokens: Array, fixed_tokens: ArrayLike, found: Array) -> Ledger:
-    """The ledger of answers given in one call each.
+    """The ledger of answers given in one call each: 200 tokens of instructions and question, the
+    material, and 30 tokens of reply.
 
     Args:
       read_tokens: [Q] material shown.
