@@ -23,6 +23,9 @@ from jaxmem.roofline.break_even import share_s
 from jaxmem.roofline.cost import Efficiency, kv_cache_bytes, prefill, throughput
 from jaxmem.roofline.efficiency import resolve
 
+__all__ = ["BreakEvenTokens", "Price", "break_even_tokens", "overtakes", "price", "records",
+           "with_answers"]  # fmt: skip
+
 _FIXED = {"extract": system.EXTRACT_PROMPT, "update": system.UPDATE_PROMPT,
           "summarise": system.SUMMARY_PROMPT, "consolidate": system.CONSOLIDATE_PROMPT}  # fmt: skip
 _MOST = 1e9  # devices, or seconds a question: far beyond any use, and finite
@@ -95,7 +98,8 @@ def price(
 
     Raises:
       ValueError: if a kind is unknown or was not asked, a number is out of range, the ledger has
-        tokens without calls or calls without a prompt, or the accelerator is a stack.
+        tokens without calls or calls without a prompt, the weights do not fit on the devices, or
+        the accelerator is a stack.
     """
     wanted = chosen(kinds, judged)
     return _price(_seconds(judged, model, accelerator, cached, held_s, devices, efficiency), wanted)
@@ -267,6 +271,11 @@ def _seconds(
             raise ValueError(f"expected one {kind.__name__.lower()}, got a stack of them")
     check_number("devices", devices, 1.0, _MOST, scalar=True)
     check_number("held_s", held_s, 0.0, _MOST, scalar=True)
+    if not float(throughput(model, accelerator, 1.0, devices=devices).free_bytes) > 0.0:
+        raise ValueError(
+            f"expected devices enough for the weights of {model.name}"
+            f" ({model.weight_bytes / 1e9:.0f} GB), got {devices:g} x {accelerator.name}"
+        )
     _check(judged)
     eff = resolve(efficiency, model, accelerator)
     # [N]; questions that were not asked may have anything in their rows.

@@ -53,7 +53,7 @@ def test_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "1", "--json", "--full"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert list(document) == ["stamp", "figures", "tables"]
-    assert document["tables"]["01"][0]["headers"] == ["x"]
+    assert document["tables"]["01"][0]["headers"] == ["x", "y"]
     figure = document["figures"]["prefill-250"]
     assert (figure["value"], figure["lecture"], figure["within"]) == (6.0, 7.0, False)
     assert figure["beside"] == {"measured": 7.5}
