@@ -67,8 +67,10 @@ def evict(t: Talk) -> tuple[np.ndarray, ...]:
     return start, left, flushes, flushed
 
 
-def save(t: Talk, draws: Draws, steps: Schedule) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(working context [B, F], calls, statements saved at second looks)."""
+def save(
+    t: Talk, draws: Draws, steps: Schedule, left: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(working context [B, F], calls, their context tokens, saved at second looks)."""
     size, rows, sleeps = len(t.messages), np.arange(len(t.messages)), bool(steps.again.any())
     slot, again = steps.slot, steps.again
     second = again.astype(np.intp)
@@ -79,16 +81,18 @@ def save(t: Talk, draws: Draws, steps: Schedule) -> tuple[np.ndarray, np.ndarray
     later = LATER[slot]
     written = np.full((size, F + 1), NEVER, np.int32)  # step; NEVER if absent, as is what pads
     flat = written.ravel()
-    count, calls, fixes = (np.zeros(size, np.int64) for _ in range(3))
+    count, calls, fixes, context = (np.zeros(size, np.int64) for _ in range(4))
+    moment = left[rows, slot]
+    summed = (moment > left.min(1)) & (moment < NEVER)
     for number in range(len(slot)):
         mine, other, wanted = own[number], others[number], look[number]
         when = flat[other]  # [B, WIDTH]
         is_same = when < NEVER
         if sleeps:
             wanted = wanted & (flat[mine] == NEVER) & ~(is_same & later[number]).any(1)
-            calls += wanted & ~again[number]
-        else:
-            calls += wanted
+        call = wanted & ~again[number] if sleeps else wanted
+        calls += call
+        context += call * (system.ITEM_TOKENS * count + system.SUMMARY_TOKENS * summed[number])
         dropped = is_same & (wanted & may_drop[number])[:, None]
         flat[other] = np.where(dropped, NEVER, when)
         adds = wanted & (may_add[number] | ~is_same.any(1))
@@ -101,19 +105,23 @@ def save(t: Talk, draws: Draws, steps: Schedule) -> tuple[np.ndarray, np.ndarray
         if full.size:
             written[full, written[full].argmin(1)] = NEVER
             count[full] -= 1
-    return written[:, :F] < NEVER, calls, fixes
+    return written[:, :F] < NEVER, calls, context, fixes
 
 
 def memgpt_write(t: Talk, draws: Draws, queue: tuple[np.ndarray, ...], sleeps: bool) -> Main:
     """The main context after a conversation."""
     start, left, flushes, flushed = queue
-    working, saves, fixes = save(t, draws, schedule(t, left, sleeps))
+    working, saves, context, fixes = save(t, draws, schedule(t, left, sleeps), left)
     entries = system.ITEM_TOKENS * working.sum(1)
     summary = np.where(flushes > 0, system.SUMMARY_TOKENS, 0)
     written = flushes * system.SUMMARY_TOKENS
     reread = np.maximum(flushes - 1, 0) * system.SUMMARY_TOKENS
     calls = {
-        "update": (saves, saves * (system.UPDATE_PROMPT + QUEUE), saves * system.CALL_TOKENS),
+        "update": (
+            saves,
+            saves * (system.UPDATE_PROMPT + QUEUE) + context,
+            saves * system.CALL_TOKENS,
+        ),
         "summarise": (flushes, flushes * system.SUMMARY_PROMPT + reread + flushed, written),
     }
     if sleeps:

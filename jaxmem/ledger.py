@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxmem.common import Interval, check_number, clustered_interval, lookup
+from jaxmem.common import Interval, check_flag, check_number, clustered_interval, lookup
 from jaxmem.dialogue.judging import Judged, Kinds, chosen
 from jaxmem.dialogue.systems import PURPOSES, Ledger, system
 from jaxmem.results import Record
@@ -188,6 +188,7 @@ def with_answers(judged: Judged, answer_tokens: float) -> Judged:
       ValueError: if the length is below 1.
     """
     check_number("answer_tokens", answer_tokens, 1.0, scalar=True)
+    _check(judged)
     answers = np.arange(_P) == PURPOSES.index("answer")
     tokens = jnp.where(answers, judged.read.calls * answer_tokens, judged.read.generated_tokens)
     return judged._replace(read=judged.read._replace(generated_tokens=tokens))
@@ -269,6 +270,7 @@ def _seconds(
             raise ValueError(f"expected a roofline.{kind.__name__}, got {what!r}")
         if any(np.ndim(leaf) for leaf in jax.tree.leaves(what)):
             raise ValueError(f"expected one {kind.__name__.lower()}, got a stack of them")
+    check_flag("cached", cached)
     check_number("devices", devices, 1.0, _MOST, scalar=True)
     check_number("held_s", held_s, 0.0, _MOST, scalar=True)
     if not float(throughput(model, accelerator, 1.0, devices=devices).free_bytes) > 0.0:
@@ -375,6 +377,8 @@ def _total(spent: Ledger) -> np.ndarray:
 
 def _check(judged: Judged) -> None:
     """Refuse a ledger that no system can have."""
+    if not isinstance(judged, Judged):
+        raise ValueError(f"expected what `evaluate` found of a system, got {judged!r:.60}")
     shape = judged.mask.shape
     for when, spent, rows in (("write", judged.write, shape[:1]), ("read", judged.read, shape)):
         name = f"{judged.name}: {when}"

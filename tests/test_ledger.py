@@ -223,7 +223,7 @@ def test_one_that_only_starts_cheaper_is_overtaken() -> None:
 def test_what_does_not_fit_has_no_price() -> None:
     with pytest.raises(ValueError, match=r"weights of llama-3-70b \(141 GB\), got 1 x h100-80gb"):
         price(FULL, LARGE, H100)
-    assert 0.0 < overtakes(MEM0, FULL, LARGE, H100, devices=2).mean < 100.0
+    assert 0.0 < price(MEM0, LARGE, H100, devices=3).write_s.mean < math.inf
     whole = reader(1_000_000, 1_000_000)  # 131 GB
     for cached in (False, True):
         assert overtakes(MEM0, whole, SMALL, H100, cached=cached).mean == 0.0

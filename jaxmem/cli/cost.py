@@ -261,7 +261,7 @@ def _assumptions(changes: list[str], answer_tokens: float) -> Assumptions:
     values = {"answer_tokens": answer_tokens}
     for change in changes:
         name, _, value = change.partition("=")
-        lookup(known, name, "assumption")
+        name = lookup(known, name, "assumption")
         try:
             values[name] = rate(value)
         except argparse.ArgumentTypeError as error:

@@ -12,11 +12,12 @@ from jaxmem.common.intervals import (
 )
 from jaxmem.common.masked import masked_softmax, masked_top_k
 from jaxmem.common.names import lookup
-from jaxmem.common.numbers import check_number, check_size
+from jaxmem.common.numbers import check_flag, check_number, check_size
 from jaxmem.common.progress import progress
 
 __all__ = [
     "Interval",
+    "check_flag",
     "check_number",
     "check_size",
     "clustered_bootstrap",

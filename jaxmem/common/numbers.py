@@ -61,3 +61,17 @@ def check_number(
     if not np.all((array >= low) & (array <= high)):
         bounds = f"at least {low:g}" if high == math.inf else f"in {low:g}..{high:g}"
         raise ValueError(f"{name} must be {bounds}, got {number}")
+
+
+def check_flag(name: str, flag: Any) -> None:
+    """Refuse what is neither True nor False.
+
+    Args:
+      name: what it is, for the message.
+      flag: what was given.
+
+    Raises:
+      ValueError: naming what was expected and what came.
+    """
+    if not isinstance(flag, (bool, np.bool_)):
+        raise ValueError(f"{name} must be True or False, got {flag!r}")

@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from jaxmem.common import Interval, check_size, clustered_bootstrap, clustered_interval, progress
 from jaxmem.dialogue.questions import KINDS, NONE, ask, kind_index
 from jaxmem.dialogue.systems.system import Ledger, System
-from jaxmem.dialogue.world import LOCOMO, World, generate
+from jaxmem.dialogue.world import LOCOMO, World, check_world, generate
 
 Kinds = str | Sequence[str] | None
 OVERFLOW = "conversations lose statements: messages or fact_capacity are too few for the world"
@@ -25,6 +25,7 @@ class Judged(NamedTuple):
 
     name: of the system.
     kind: [N, Q] index into `KINDS`.
+    answer: [N, Q] what is right: the number of a fact, or NONE.
     changed: [N, Q] whether what is asked about was stated more than once.
     mask: [N, Q] whether there is such a question.
     right: [N, Q] whether the answer is.
@@ -36,6 +37,7 @@ class Judged(NamedTuple):
 
     name: str
     kind: np.ndarray
+    answer: np.ndarray
     changed: np.ndarray
     mask: np.ndarray
     right: np.ndarray
@@ -70,7 +72,7 @@ def evaluate(
     Systems that extract share what is extracted, so that differences are paired.
 
     Args:
-      systems: by name.
+      systems: by name; a system that is made anew, even an equal one, is compiled anew.
       conversations: N.
       world: what conversations are like.
       seed: conversation i has the key fold_in(key(seed), i).
@@ -90,6 +92,7 @@ def evaluate(
     for name, system in systems.items():
         if not isinstance(system, System):
             raise ValueError(f"{name}: expected a System, got {type(system).__name__}")
+    check_world(world)
     check_size("conversations", conversations)
     check_size("seed", seed, 0, 2**32 - 1)
     batch = min(check_size("batch", batch), conversations)
@@ -97,23 +100,32 @@ def evaluate(
     for start in progress(range(0, conversations, batch), label):
         # The last batch is filled up, so that there is one compilation.
         numbers = np.arange(start, start + batch)
-        found = _batch(tuple(systems.items()), world, np.uint32(seed), numbers)
-        parts.append(jax.device_get(found))
+        part = _batch(tuple(systems.items()), world, np.uint32(seed), numbers)
+        parts.append(jax.device_get(part))
     joined = jax.tree.map(lambda *x: np.concatenate(x)[:conversations], *parts)
     questions, overflow, results = joined
-    kind, changed, mask = questions
+    kind, truth, changed, mask = questions
     if overflow.any():
         warnings.warn(f"{overflow.sum()} of {conversations} {OVERFLOW}", stacklevel=2)
-    return {
-        name: Judged(name, kind, changed, mask, right, nothing, write, read, overflow)
+    found = {
+        name: Judged(name, kind, truth, changed, mask, right, nothing, write, read, overflow)
         for name, (right, nothing, write, read) in zip(systems, results, strict=True)
     }
+    for judged in found.values():
+        blind = int((np.where(mask, judged.read.read_tokens, 0.0).sum(1) == 0.0).sum())
+        if blind:
+            warnings.warn(
+                f"{judged.name} was shown nothing in {blind} of {conversations} conversations: its"
+                " window may be smaller than a message",
+                stacklevel=2,
+            )
+    return found
 
 
 @partial(jax.jit, static_argnums=0)
 def _batch(
     systems: tuple[tuple[str, System], ...], world: World, seed: Array, numbers: Array
-) -> tuple[tuple[Array, Array, Array], Array, list[tuple[Array, Array, Ledger, Ledger]]]:
+) -> tuple[tuple[Array, ...], Array, list[tuple[Array, Array, Ledger, Ledger]]]:
     """Kinds and masks of questions, overflow, and each system's results [B, ...]."""
 
     def one(number: Array) -> tuple:
@@ -127,7 +139,8 @@ def _batch(
             said, spent = system.read(read_key, memory, questions)
             said = _returned(name, written, said, spent, questions.key.shape)
             results.append((said == questions.answer, said == NONE, written, spent))
-        return (questions.kind, questions.changed, questions.mask), conversation.overflow, results
+        asked = questions.kind, questions.answer, questions.changed, questions.mask
+        return asked, conversation.overflow, results
 
     return jax.vmap(one)(numbers)
 
@@ -150,7 +163,9 @@ def _returned(
 
 
 def accuracy(judged: Judged, kinds: Kinds = None) -> Interval:
-    """Share of right answers with its 95 % interval, clustered by conversation.
+    """Share of right answers with its 95 % interval, clustered by conversation, within 0 to 1.
+
+    Near 0 or 1 over few conversations the interval is too narrow, and of no width where all agree.
 
     Args:
       judged: from `evaluate`.
@@ -162,7 +177,8 @@ def accuracy(judged: Judged, kinds: Kinds = None) -> Interval:
     Raises:
       ValueError: if a kind is unknown, or no such question was asked.
     """
-    return per_question(judged, judged.right, kinds)
+    mean, low, high = per_question(judged, _known(judged).right, kinds)
+    return Interval(mean, max(low, 0.0), min(high, 1.0))
 
 
 def per_question(judged: Judged, what: ArrayLike, kinds: Kinds = None) -> Interval:
@@ -177,9 +193,11 @@ def per_question(judged: Judged, what: ArrayLike, kinds: Kinds = None) -> Interv
       The mean with its 95 % interval.
 
     Raises:
-      ValueError: if a kind is unknown, or no such question was asked.
+      ValueError: if a kind is unknown, no such question was asked, or the shape is another.
     """
     wanted = chosen(kinds, judged)
+    if np.shape(what) != wanted.shape:
+        raise ValueError(f"expected a number a question {wanted.shape}, got {np.shape(what)}")
     return clustered_interval(np.where(wanted, what, 0).sum(1), wanted.sum(1))
 
 
@@ -250,6 +268,12 @@ def records(results: Mapping[str, Judged]) -> list[dict[str, object]]:
     return rows
 
 
+def _known(judged: Judged) -> Judged:
+    if not isinstance(judged, Judged):
+        raise ValueError(f"expected what `evaluate` found of a system, got {judged!r:.60}")
+    return judged
+
+
 def chosen(kinds: Kinds, *judged: Judged) -> np.ndarray:
     """Which questions count, of those that all the systems were asked.
 
@@ -264,11 +288,13 @@ def chosen(kinds: Kinds, *judged: Judged) -> np.ndarray:
       ValueError: if a kind is unknown, no such question was asked, or the systems were asked
         different questions.
     """
-    first, *others = judged
+    first, *others = map(_known, judged)
     for other in others:
-        same = first.mask.shape == other.mask.shape
-        if not same or (first.mask != other.mask).any() or (first.kind != other.kind).any():
+        pairs = ((getattr(x, name) for x in (first, other)) for name in ("mask", "kind", "answer"))
+        if not all(np.array_equal(a, b) for a, b in pairs):
             raise ValueError(f"{first.name} and {other.name} were not asked the same questions")
+    if kinds is not None and not np.iterable(kinds):
+        raise ValueError(f"expected a kind of question, several or None, got {kinds!r}")
     names = KINDS if kinds is None else (kinds,) if isinstance(kinds, str) else tuple(kinds)
     wanted = first.mask & np.isin(first.kind, [kind_index(name) for name in names])
     if not wanted.any():

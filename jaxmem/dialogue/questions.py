@@ -9,7 +9,7 @@ from jax import Array, lax
 
 from jaxmem.common import lookup
 from jaxmem.dialogue.words import embed, meaning
-from jaxmem.dialogue.world import LOCOMO, NEVER, PERSON, Conversation, World
+from jaxmem.dialogue.world import LOCOMO, NEVER, PERSON, Conversation, World, check_world
 
 KINDS = ("current", "previous", "two_hop", "as_of", "unanswerable")
 """Names of the kinds of questions; `Questions.kind` is the index."""
@@ -63,7 +63,16 @@ def ask(key: Array, conversation: Conversation, world: World = LOCOMO) -> Questi
 
     Returns:
       The questions.
+
+    Raises:
+      ValueError: if the conversation is of another world.
     """
+    check_world(world)
+    sizes = (world.topics, world.persons, world.facts)
+    lexicon = conversation.lexicon
+    found = (len(lexicon.topics), len(lexicon.persons), conversation.facts.key.shape[-1])
+    if sizes != found:
+        raise ValueError(f"expected the world of the conversation {found}, got another {sizes}")
     time_key, wording_key = jax.random.split(key)
     facts = conversation.facts
     roles = jnp.arange(world.first_role, world.topics)
@@ -87,7 +96,7 @@ def ask(key: Array, conversation: Conversation, world: World = LOCOMO) -> Questi
     newest = partial(newest_index, facts.time)
     same = facts.key == about[:, None]  # [Q, F]
     first_time = jnp.where(same, facts.time, NEVER).min(1, initial=NEVER)
-    share = jax.random.uniform(time_key, about.shape)
+    share = jax.random.uniform(time_key, about.shape, jnp.float32)
     moment = first_time + (share * (conversation.messages - first_time)).astype(jnp.int32)
     time = jnp.where(kind == KINDS.index("as_of"), moment, NEVER)
     latest = newest(same & (facts.time <= time[:, None]))

@@ -61,7 +61,7 @@ def uniforms(key: Array, *shapes: tuple[int, ...]) -> list[Array]:
       Arrays of these shapes with entries in [0, 1).
     """
     ends = np.cumsum([math.prod(shape) for shape in shapes])
-    flat = jax.random.uniform(key, (int(ends[-1]),))
+    flat = jax.random.uniform(key, (int(ends[-1]),), jnp.float32)
     return [part.reshape(shape) for part, shape in zip(jnp.split(flat, ends[:-1]), shapes)]
 
 
@@ -88,7 +88,7 @@ def unit(vectors: Array) -> Array:
       [..., D]; a vector of zeros stays as it is.
     """
     square = jnp.sum(vectors**2, axis=-1, keepdims=True)
-    return vectors * jax.lax.rsqrt(jnp.maximum(square, 1e-30))
+    return vectors * jax.lax.rsqrt(jnp.maximum(square, 1e-12))
 
 
 def meaning(lexicon: Lexicon, first: Array, second: Array, weight: Array) -> Array:

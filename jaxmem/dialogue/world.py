@@ -18,6 +18,20 @@ NEVER = 2**30  # a message index that lies after every conversation
 PERSON = 2**20  # person p has the keys PERSON + 2 p (home town) and the next (job)
 
 
+def is_given(number: object) -> bool:
+    """Whether a field is a user's value and not a placeholder that a transformation puts there.
+
+    Args:
+      number: the field.
+
+    Returns:
+      False for traced values and for what stands for one.
+    """
+    return type(number) is not object and not isinstance(
+        number, (jax.core.Tracer, jax.ShapeDtypeStruct, type(None))
+    )
+
+
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=["message_tokens", "message_tokens_sd", "noise", "predicate_weight"],
@@ -71,10 +85,10 @@ class World:
     fact_capacity: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("messages", "most_changes", "most_holders", "length", "dim"):
-            check_size(name, getattr(self, name))
-        for name in ("static", "changing", "unstated", "roles"):
-            check_size(name, getattr(self, name), 0)
+        lowest = dict.fromkeys(("messages", "most_changes", "most_holders", "length", "dim"), 1)
+        lowest |= dict.fromkeys(("static", "changing", "unstated", "roles"), 0)
+        for name, low in lowest.items():
+            object.__setattr__(self, name, check_size(name, getattr(self, name), low))
         if self.jitter is not None:
             check_size("jitter", self.jitter, 0, self.messages - 1)
         check_number("mentions", self.mentions, 0.0, 1e4, scalar=True)
@@ -83,8 +97,11 @@ class World:
         if self.static + self.changing + self.roles == 0:
             raise ValueError("expected an attribute or a role, got a world without any")
         for name in ("message_tokens", "message_tokens_sd", "noise", "predicate_weight"):
-            if isinstance(getattr(self, name), (int, float)):
-                check_number(name, getattr(self, name))
+            if is_given(getattr(self, name)):
+                check_number(name, getattr(self, name), 0.0, 1e5)
+        gigabytes = self.longest * (4 * self.dim + 100) / 1e9
+        if gigabytes > 4.0:
+            raise ValueError(f"expected a conversation of at most 4 GB, got {gigabytes:.3g} GB")
 
     @property
     def spread(self) -> int:
@@ -226,6 +243,19 @@ class Plan(NamedTuple):
     touch_times: Array
 
 
+def check_world(world: World) -> None:
+    """Refuse what is no world.
+
+    Args:
+      world: what was given.
+
+    Raises:
+      ValueError: if it is none.
+    """
+    if not isinstance(world, World):
+        raise ValueError(f"expected a World, got {world!r}")
+
+
 def generate(key: Array, world: World = LOCOMO) -> Conversation:
     """A random conversation; vmap over keys for many, jit with the world as an argument.
 
@@ -235,11 +265,15 @@ def generate(key: Array, world: World = LOCOMO) -> Conversation:
 
     Returns:
       The conversation.
+
+    Raises:
+      ValueError: if the world is none.
     """
+    check_world(world)
     plan_key, word_key, wording_key = jax.random.split(key, 3)
     words = random_signs(word_key, world.topics + world.persons + 2, world.dim)
     parts = jnp.split(words, [world.topics, world.topics + world.persons])
-    scales = jnp.asarray(world.noise), jnp.asarray(world.predicate_weight)
+    scales = (jnp.asarray(x, jnp.float32) for x in (world.noise, world.predicate_weight))
     lexicon = Lexicon(parts[0], parts[1], parts[2], *scales)
     return build(draw_plan(plan_key, world), lexicon, wording_key, world)
 
@@ -262,10 +296,10 @@ def draw_plan(key: Array, world: World) -> Plan:
         (world.static,), (world.changing, world.versions), (world.roles, world.holders),
         (world.roles, world.holders, 2), (), (world.touches,), (world.touches,),
     )  # fmt: skip
-    deviation = world.message_tokens_sd * jax.random.normal(token_key, (world.longest,))
+    normal = jax.random.normal(token_key, (world.longest,), jnp.float32)
     return Plan(
         messages=jnp.sum(low + whole(counts, 2 * world.spread + 1)),
-        tokens=jnp.asarray(world.message_tokens + deviation),
+        tokens=jnp.asarray(world.message_tokens + world.message_tokens_sd * normal),
         small_talk=small_talk,
         changes=jnp.sum(1 + whole(changes, world.most_changes), axis=0),
         successions=jnp.sum(whole(successions, world.most_holders), axis=0),
@@ -361,7 +395,7 @@ def _statements(plan: Plan, world: World) -> tuple[Facts, Array]:
     """All statements [S] with their times in [0, 1), infinite where there is none."""
     tenure = jnp.arange(world.holders) <= plan.successions[:, None]  # [R, H]
     start = jnp.sort(jnp.where(tenure, plan.holder_times, jnp.inf))
-    end = jnp.minimum(jnp.concatenate([start[:, 1:], jnp.ones((world.roles, 1))], 1), 1.0)
+    end = jnp.minimum(jnp.pad(start[:, 1:], ((0, 0), (0, 1)), constant_values=1.0), 1.0)
     told = start[..., None] + plan.person_times * (end - jnp.where(tenure, start, 0.0))[..., None]
     version = jnp.arange(world.versions) <= plan.changes[:, None]  # [A, V]
     changed = jnp.sort(jnp.where(version, plan.change_times, jnp.inf))
@@ -384,9 +418,9 @@ def _statements(plan: Plan, world: World) -> tuple[Facts, Array]:
         ),
         weight=jnp.concatenate(
             [
-                jnp.zeros(attribute.size),
-                jnp.ones(role.size),
-                jnp.full(owner.size, world.predicate_weight),
+                jnp.zeros(attribute.size, jnp.float32),
+                jnp.ones(role.size, jnp.float32),
+                jnp.full(owner.size, world.predicate_weight, jnp.float32),
             ]
         ),
     )

@@ -155,16 +155,18 @@ def file_all(
         choice = decide(u, bool(same), bool(live), rates) if policy != "add_only" else "both"
         branches[choice] += 1
         expires = False
-        if choice in DROPS:
-            old, in_time = (same or nearest)[0], True
-            if policy == "bitemporal":
-                dated = stamp[old] >= 0 and stamp[c] >= 0
+        if choice in DROPS and policy == "bitemporal":
+            # Every memory of the key is contradicted, those that filing was not shown too.
+            met = [n for n in live if key[n] == key[c]] if same else nearest[:1]
+            for old in sorted(set(met)):
+                dated = comparable(old, c)
                 branches["unknown time"] += not dated
                 branches["same time"] += dated and stamp[old] == stamp[c] and choice in ADDS
-                in_time = dated and stamp[old] < stamp[c]
-                expires = dated and stamp[old] > stamp[c] and choice in ADDS
-            if in_time:
-                remove(old)
+                expires |= dated and stamp[old] > stamp[c] and choice in ADDS
+                while dated and stamp[old] < stamp[c] and old in live:
+                    remove(old)
+        elif choice in DROPS:
+            remove((same or nearest)[0])
         if expires:
             retired.add(c)
             branches["expired"] += 1
@@ -283,7 +285,8 @@ def run_agent(
     queue: list[int] = []
     working: list[int] = []
     branches: Counter[str] = Counter()
-    saves = fixes = flushes = flushed = 0
+    saves = fixes = flushes = flushed = context = 0
+    first_flush = messages
 
     def save(f: int, look: int) -> str:
         """What becomes of fact f at a look; "" if the model does nothing."""
@@ -309,12 +312,17 @@ def run_agent(
         queue.append(message)
         while sum(text[m] for m in queue) > queue_tokens and len(queue) > 1:
             flushes += 1
+            first_flush = min(first_flush, message)
             gone = 0
             while gone < evicted_tokens and len(queue) > 1:
                 oldest = queue.pop(0)
                 gone += text[oldest]
                 for f in states.get(oldest, []):
-                    saves += save(f, 0) != ""
+                    shown = ITEM_TOKENS * len(working)
+                    shown += SUMMARY_TOKENS if message > first_flush else 0
+                    if save(f, 0):
+                        saves += 1
+                        context += shown
             flushed += gone
         if consolidate_every and (message + 1) % consolidate_every == 0:
             for earlier in range(message + 1 - consolidate_every, message + 1):
@@ -325,7 +333,7 @@ def run_agent(
     entries = ITEM_TOKENS * len(working)
     tokens = sum(text[m] for m in queue) + entries + (SUMMARY_TOKENS if flushes else 0)
     calls: Calls = {
-        "update": (saves, saves * (UPDATE_PROMPT + queue_tokens), saves * CALL_TOKENS),
+        "update": (saves, saves * (UPDATE_PROMPT + queue_tokens) + context, saves * CALL_TOKENS),
         "summarise": (
             flushes,
             flushes * SUMMARY_PROMPT + max(flushes - 1, 0) * SUMMARY_TOKENS + flushed,

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from jaxmem.common import (
+    Interval,
+    clustered_bootstrap,
     clustered_interval,
     lookup,
     masked_softmax,
@@ -20,6 +22,7 @@ from jaxmem.common import (
     open_text,
     paired_bootstrap,
     progress,
+    smaller_run,
     write_text,
 )
 from jaxmem.common.files import atomic_path
@@ -160,3 +163,22 @@ def test_table() -> None:
         "bb             -",
         "c     12,345,678",
     ]
+
+
+def test_bootstrap_covers_also_with_few_clusters() -> None:
+    rng = np.random.default_rng(0)
+    for clusters in (3, 5, 10):
+        held = 0
+        for _ in range(200):
+            asked = rng.integers(30, 45, clusters)
+            ahead = rng.normal(0.1, 0.05, clusters) * asked
+            _, low, high = clustered_bootstrap(ahead, asked, resamples=400)
+            held += low <= 0.1 <= high
+        assert 0.90 <= held / 200 <= 1.0, clusters
+
+
+def test_a_smaller_run_spreads_more() -> None:
+    mean, low, high = smaller_run(Interval(0.5, 0.4, 0.6), samples=300, size=100)
+    assert (mean, low, high) == pytest.approx((0.5, 0.3, 0.7))
+    with pytest.raises(ValueError, match="expected sizes of at least 1"):
+        smaller_run(Interval(0.5, 0.4, 0.6), 10, 0)

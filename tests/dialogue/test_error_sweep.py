@@ -1,10 +1,12 @@
 """Error rates swept, and their slopes."""
 
+from functools import partial
+
 import pytest
 
 from jaxmem.dialogue import World, error_sweep, sensitivity
 from jaxmem.dialogue.error_sweep import ALL
-from jaxmem.dialogue.systems import PERFECT, full_context, mem0, mem0g, memgpt
+from jaxmem.dialogue.systems import PERFECT, Rates, full_context, mem0, mem0g, memgpt
 
 WORLD = World(messages=160, jitter=20, mentions=1.0, most_changes=3, most_holders=3)
 
@@ -38,8 +40,39 @@ def test_slopes_are_sorted_and_signed() -> None:
     assert {r["rate"] for r in rows if r["high"] < 0} == set(names)
 
 
+def test_sweeps_start_at_the_factorys_own_numbers() -> None:
+    deaf = Rates(recall=0.3)
+    sweeps = [
+        error_sweep(partial(mem0, rates=deaf), {"Change_as_known": [0.1]}, None, 20, WORLD),
+        error_sweep(mem0, {"change_as_known": [0.1]}, deaf, 20, WORLD),
+    ]
+    assert sweeps[0] == sweeps[1]
+    blind = partial(full_context, alpha=0.9)
+    (row,) = (r for r in sensitivity(blind, None, 20, WORLD, names=["alpha"]) if r["kind"] == ALL)
+    (plain,) = (
+        r for r in sensitivity(full_context, None, 20, WORLD, names=["alpha"]) if r["kind"] == ALL
+    )
+    assert row["slope"] != plain["slope"]
+    assert row["answers_changed"] > 0
+
+
+def test_a_judgement_that_is_not_made_changes_no_answer() -> None:
+    rows = sensitivity(memgpt, None, 10, WORLD, names=("recall", "undated"))
+    changed = {row["rate"]: row["answers_changed"] for row in rows}
+    assert changed["undated"] == 0.0
+
+
 def test_bad_sweeps_are_refused() -> None:
     for make, message in (
+        (lambda: error_sweep(mem0, [1.0]), "expected values by the name of a rate"),
+        (lambda: error_sweep(None, {"recall": [1.0]}), "expected a factory of systems"),
+        (lambda: error_sweep(mem0, {"recall": [1.0]}, 0.5), "expected base to be Rates"),
+        (lambda: error_sweep(mem0, {"count": [1.0]}), "unknown rate 'count'"),
+        (lambda: error_sweep(mem0, {"hop": [1.0]}), "unknown rate 'hop'"),
+        (lambda: error_sweep(full_context, {"window_tokens": [0.5]}), "window_tokens must be at"),
+        (lambda: error_sweep(mem0, {"change_as_known": [1.0]}), "made_up_id must be in 0..1"),
+        (lambda: error_sweep(mem0, {"recall": [1.0]}, seed=-1), "seed must be at least 0"),
+        (lambda: sensitivity(full_context), "expected names among"),
         (lambda: error_sweep(mem0, {}), "expected at least one rate"),
         (lambda: error_sweep(mem0, {"recal": [1.0]}), "unknown rate 'recal'.*recall"),
         (lambda: error_sweep(mem0, {"recall": [1.1]}), "recall must be in 0..1"),
@@ -47,6 +80,10 @@ def test_bad_sweeps_are_refused() -> None:
         (lambda: error_sweep(full_context, {"recall": [0.5]}), "unknown rate 'recall'"),
         (lambda: sensitivity(mem0, names=("recall",), step=0.0), "step must be in"),
         (lambda: sensitivity(mem0, PERFECT, names=("recall",), step=1.1), "step must be in"),
+        (
+            lambda: sensitivity(mem0, Rates(recall=0.01), names=("recall",)),
+            "recall must be in 0..1",
+        ),
         (lambda: sensitivity(memgpt, names=("stop",)), "unknown rate 'stop'"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -13,6 +15,7 @@ from jaxmem.dialogue import (
     World,
     accuracy,
     compare,
+    error_sweep,
     evaluate,
     per_question,
     records,
@@ -21,7 +24,9 @@ from jaxmem.dialogue.systems import (
     PERFECT,
     PURPOSES,
     Rates,
+    System,
     full_context,
+    ledger,
     mem0,
     mem0g,
     memgpt,
@@ -171,7 +176,11 @@ def test_bad_worlds_are_refused() -> None:
         ("jitter", 600, "jitter must be at most 599"),
         ("length", 0, "length must be at least 1"),
         ("mentions", -1.0, "mentions must be in 0"),
-        ("noise", float("nan"), "noise must be at least 0"),
+        ("noise", float("nan"), "noise must be in 0..100000, got nan"),
+        ("noise", np.float32(-1), "noise must be in 0"),
+        ("message_tokens", "long", "message_tokens must be a number"),
+        ("message_tokens", float("inf"), "message_tokens must be in 0"),
+        ("messages", 10**9, "expected a conversation of at most 4 GB"),
         ("fact_capacity", 0, "fact_capacity must be at least 1"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -183,7 +192,19 @@ def test_bad_worlds_are_refused() -> None:
 def test_bad_systems_are_refused() -> None:
     for make, message in (
         (lambda: Rates(recall=1.2), r"recall must be in 0..1, got 1.2"),
-        (lambda: Rates(change_as_known=0.9, delete_only=0.3), "must be at most 1"),
+        (
+            lambda: Rates(change_as_known=0.9, delete_only=0.3),
+            r"made_up_id must be in 0..1, got 1.21",
+        ),
+        (lambda: Rates(recall=np.float32("nan")), "recall must be in 0..1, got nan"),
+        (lambda: mem0(Rates(recall=np.array([0.1, 0.2]))), "recall must be a scalar"),
+        (lambda: mem0(Rates(recall=None)), "recall must be a number, got None"),
+        (lambda: mem0(0.5), "expected Rates, got 0.5"),
+        (lambda: memgpt({}), "expected Rates, got {}"),
+        (lambda: mem0g(hop="x"), "hop must be True or False, got 'x'"),
+        (lambda: ledger({"answer": (1, 2)}), "answer: expected .calls, prefill, generated"),
+        (lambda: ledger({"reply": (1, 2, 3)}), "expected purposes among"),
+        (lambda: ledger(5), "expected entries by purpose in a dict, got 5"),
         (lambda: Rates(precision="high"), "precision must be a number"),
         (lambda: full_context(window_tokens=7), "window_tokens must be at least 8"),
         (lambda: full_context(alpha=-0.1), "alpha must be in 0..1"),
@@ -197,7 +218,87 @@ def test_bad_systems_are_refused() -> None:
             make()
 
 
+def test_policies_are_found_in_any_case() -> None:
+    small = World(messages=60, static=1, changing=2, roles=1, unstated=1, mentions=0.5, dim=32)
+    names = {"a": mem0g(policy="bitemporal"), "b": mem0g(policy="Bitemporal")}  # type: ignore[arg-type]
+    found = evaluate(names, 20, small)
+    assert (found["a"].right == found["b"].right).all()
+    assert share(found["a"], "previous") > 0.3
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"roles": 0},
+        {"static": 0, "changing": 0, "unstated": 0},
+        {"noise": 0.0, "dim": 33, "mentions": 0.0, "most_holders": 1},
+    ],
+    ids=str,
+)
+def test_odd_worlds(changes: dict[str, float]) -> None:
+    small = World(messages=60, static=2, changing=2, roles=1, unstated=1, mentions=0.5, dim=32)
+    world = replace(small, **changes)
+    systems = {
+        "full": full_context(), "rag": rag(), "graph": mem0g(PERFECT),
+        "agent": memgpt(PERFECT, queue_tokens=500, evicted_tokens=300),
+    }  # fmt: skip
+    found = evaluate(systems, 5, world)
+    assert accuracy(found["full"]).mean == 1.0
+    assert accuracy(found["graph"], "current").mean == 1.0
+    kinds = {row["kind"] for row in error_sweep(mem0, {"recall": [1.0]}, PERFECT, 5, world)}
+    assert kinds - {"lecture"} == {row["kind"] for row in records(found)}
+
+
+def test_draws_do_not_depend_on_made_up_memories() -> None:
+    nearly = {"a": mem0g(Rates(precision=1.0)), "b": mem0g(Rates(precision=0.9999999))}
+    found = evaluate(nearly, 20, WORLD)
+    assert (found["a"].right == found["b"].right).all()
+
+
+def test_a_window_that_shows_nothing_is_reported() -> None:
+    with pytest.warns(UserWarning, match="x was shown nothing in . of 9 conversations"):
+        evaluate({"x": full_context(window_tokens=20)}, 9, WORLD)
+
+
+def test_float64_changes_no_conversation(judged: dict[str, Judged]) -> None:
+    with jax.enable_x64(True):
+        found = evaluate({"usual": mem0()}, 40, WORLD)["usual"]
+    assert (found.answer == judged["usual"].answer[:40]).all()
+    assert (found.right == judged["usual"].right[:40]).mean() > 0.999
+
+
+def test_what_systems_return_is_checked() -> None:
+    def system(said: object, spent: object) -> System:
+        full = full_context()
+        return System(full.write, lambda key, memory, questions: (said, spent))
+
+    right = jnp.zeros(60, int)
+    rows = ledger({"answer": (jnp.ones(60), 1.0, 1.0)})
+    for made, message in (
+        (system(right[0], rows), r"x: read must return whole numbers of shape \(60,\), got \(\)"),
+        (system(right * 1.0, rows), "got .60,. of float32"),
+        (system(right, None), "x: read must return a Ledger, got NoneType"),
+        (system(right, ledger()), r"x: the ledger of read must have rows \(60,\), got \(\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            evaluate({"x": made}, 2)
+
+
+def test_only_pairs_are_compared(judged: dict[str, Judged]) -> None:
+    other = evaluate({"usual": mem0()}, 120, WORLD, seed=1)["usual"]
+    with pytest.raises(ValueError, match="not asked the same questions"):
+        compare(judged["usual"], other)
+    with pytest.raises(ValueError, match="expected what `evaluate` found"):
+        compare(judged["usual"], None)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="expected a number a question"):
+        per_question(judged["usual"], np.ones(120))
+
+
 def test_bad_evaluations_are_refused(judged: dict[str, Judged]) -> None:
+    with pytest.raises(ValueError, match="expected systems by name in a dict, got list"):
+        evaluate([full_context()], 10)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="expected a World, got 5"):
+        evaluate({"full": full_context()}, 10, 5)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="expected at least one system"):
         evaluate({}, 10)
     with pytest.raises(ValueError, match="x: expected a System, got int"):

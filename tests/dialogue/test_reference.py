@@ -17,6 +17,7 @@ from jax import Array
 
 from jaxmem.dialogue import World, ask, generate
 from jaxmem.dialogue.questions import KINDS, TWO_HOP, Questions
+from jaxmem.dialogue.reader import Items
 from jaxmem.dialogue.systems import (
     PURPOSES,
     Ledger,
@@ -30,8 +31,9 @@ from jaxmem.dialogue.systems import (
     rag,
     rag_messages,
 )
-from jaxmem.dialogue.systems.extraction import draw, extract
+from jaxmem.dialogue.systems.extraction import Candidates, Draws, draw, extract
 from jaxmem.dialogue.systems.memgpt import run_queue
+from jaxmem.dialogue.systems.store import Schedule, remember
 from jaxmem.dialogue.words import Lexicon, embed, random_signs, unit
 from jaxmem.dialogue.world import Conversation, Plan, build, draw_plan
 from jaxmem.reference import dialogue_reading as reading
@@ -294,7 +296,7 @@ def run_store(policy: Policy, every: int | None) -> list[Run]:
     def draws(key: Array, _: Array, conversation: Conversation, questions: Questions) -> Any:
         extract_key, file_key = jax.random.split(key)
         candidates = extract(extract_key, conversation, RATES)
-        return candidates, draw(file_key, candidates.message.size, RATES)
+        return candidates, draw(file_key, WORLD.facts, candidates.message.size - WORLD.facts, RATES)
 
     return run_system(system, draws)
 
@@ -364,7 +366,7 @@ def run_memgpt(every: int | None) -> list[Run]:
             lexicon.persons
         )  # [P, H, D]
         by_name = jnp.zeros((len(by_name), count, WORLD.dim)).at[:, hops].set(by_name)
-        return draw(write_key, conversation.facts.key.size, RATES), goes_on, by_role, by_name
+        return draw(write_key, WORLD.facts, 0, RATES), goes_on, by_role, by_name
 
     return run_system(system, draws)
 
@@ -419,3 +421,29 @@ def test_a_message_longer_than_the_queue_stays_alone() -> None:
                     start += 1
         assert queue.start == start, tokens
         assert sum(tokens[: queue.start]) == queue.flushed_tokens, tokens
+
+
+@pytest.mark.parametrize(
+    ("stamps", "u", "valid", "retired"),
+    [
+        ([2, 5, 9], [0.9, 0.9, 0.9], [2], [0, 1]),  # in order
+        ([5, 2], [0.9, 0.9], [0], [1]),  # out of order: the new one expires itself
+        ([5, 5], [0.9, 0.9], [0, 1], []),  # equal times
+        ([-1, 5, 9], [0.9, 0.9, 0.9], [0, 2], [1]),  # an unknown time keeps, and hides no other
+        ([2, 9, 5], [0.9, 0.05, 0.9], [1], [0, 2]),  # 9 was kept beside 2; 5 meets both
+    ],
+)
+def test_graphitis_rule(
+    stamps: list[int], u: list[float], valid: list[int], retired: list[int]
+) -> None:
+    size = len(stamps)
+    slots, none = jnp.arange(size), jnp.full(size, -1)
+    items = Items(jnp.zeros(size, int), jnp.asarray(stamps), slots, none)
+    vectors = jnp.eye(4)[:1].repeat(size, 0)
+    candidates = Candidates(items, slots, jnp.ones(size, bool), vectors, jnp.full(size, 20.0))
+    draws = Draws(jnp.ones((2, size), bool), jnp.asarray([u, u]), jnp.zeros(size, bool))
+    schedule = Schedule(slots, jnp.zeros(size, bool), slots)
+    rates = Rates(recall=1.0, change_as_known=0.0, change_as_new=0.1)
+    store, _ = remember(candidates, draws, rates, "bitemporal", schedule)
+    assert np.flatnonzero(store.copies).tolist() == valid
+    assert np.flatnonzero(store.retired).tolist() == retired

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
@@ -12,7 +13,7 @@ from jaxmem.common import check_number
 from jaxmem.dialogue.reader import UNDATED, Items
 from jaxmem.dialogue.systems.system import ITEM_TOKENS
 from jaxmem.dialogue.words import embed, meaning, uniforms
-from jaxmem.dialogue.world import NEVER, Conversation
+from jaxmem.dialogue.world import NEVER, Conversation, is_given
 
 ITEM_TOKENS_SD, SHORTEST_ITEM = 5.0, 6.0
 
@@ -22,7 +23,8 @@ ITEM_TOKENS_SD, SHORTEST_ITEM = 5.0, 6.0
 class Rates:
     """How often each judgement of the model is right (recall, precision) or wrong (the rest).
 
-    All are probabilities and may be traced. The defaults reproduce the lecture.
+    All are probabilities and may be traced; answers are discrete, so that gradients by them are 0
+    (`sensitivity` has slopes). The defaults reproduce the lecture.
 
     recall: a statement is extracted.
     precision: what is extracted was stated; the rest is made up from messages that touch a topic
@@ -56,12 +58,12 @@ class Rates:
 
     def __post_init__(self) -> None:
         for name in (field.name for field in fields(self)):
-            if isinstance(getattr(self, name), (int, float, str, bool)):
+            if is_given(getattr(self, name)):
                 check_number(name, getattr(self, name), 0.0, 1.0)
         for names in _EXCLUSIVE:
             rates = [getattr(self, name) for name in names]
-            if all(isinstance(rate, (int, float)) for rate in rates) and sum(rates) > 1.0 + 1e-9:
-                raise ValueError(f"{' + '.join(names)} must be at most 1, got {sum(rates):g}")
+            if all(map(is_given, rates)):
+                check_number(" + ".join(names), sum(map(np.asarray, rates)), 0.0, 1.0 + 1e-6)
 
 
 _EXCLUSIVE = (
@@ -89,6 +91,24 @@ def is_zero(rate: ArrayLike) -> bool:
     return isinstance(rate, (int, float)) and rate == 0.0
 
 
+def check_rates(rates: Rates) -> None:
+    """Refuse what no system can use.
+
+    Args:
+      rates: what was given to a factory.
+
+    Raises:
+      ValueError: if it is no `Rates` of scalars.
+    """
+    if not isinstance(rates, Rates):
+        raise ValueError(f"expected Rates, got {rates!r}")
+    for field in fields(rates):
+        value = getattr(rates, field.name)
+        if value is None:
+            raise ValueError(f"{field.name} must be a number, got None")
+        check_number(field.name, value, 0.0, 1.0, scalar=True)
+
+
 class Draws(NamedTuple):
     """The chances behind the judgements of a conversation: first looks, then second looks.
 
@@ -102,19 +122,23 @@ class Draws(NamedTuple):
     doubled: Array
 
 
-def draw(key: Array, size: int, rates: Rates) -> Draws:
-    """Draws for the filing of C candidates.
+def draw(key: Array, facts: int, made_up: int, rates: Rates) -> Draws:
+    """Draws for the filing of C candidates; those of the facts are the same without the rest.
 
     Args:
       key: typed key.
-      size: C.
+      facts: F.
+      made_up: C - F.
       rates: how often the model errs.
 
     Returns:
       The draws.
     """
-    found, judgement, doubled = uniforms(key, (2, size), (2, size), (size,))
-    return Draws(found < rates.recall, judgement, doubled < rates.duplicate)
+    parts = []
+    for part, size in zip(jax.random.split(key), (facts, made_up)):
+        found, judgement, doubled = uniforms(part, (2, size), (2, size), (size,))
+        parts.append(Draws(found < rates.recall, judgement, doubled < rates.duplicate))
+    return jax.tree.map(lambda x, y: jnp.concatenate([x, y], axis=-1), *parts)
 
 
 def decide(u: Array, is_change: Array, is_any: Array, rates: Rates) -> tuple[Array, Array]:
@@ -218,7 +242,7 @@ def _candidates(
         UNDATED,
         jnp.where(date < rates.undated + rates.misdated, earlier, message),
     )
-    tokens = ITEM_TOKENS + ITEM_TOKENS_SD * jax.random.normal(token_key, (size,))
+    tokens = ITEM_TOKENS + ITEM_TOKENS_SD * jax.random.normal(token_key, (size,), jnp.float32)
     return Candidates(
         items=Items(key_of, stamp, value + jnp.arange(size), person),
         message=message,

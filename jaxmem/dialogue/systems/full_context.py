@@ -46,7 +46,7 @@ def full_context(window_tokens: ArrayLike = 128_000, alpha: ArrayLike = 0.0) -> 
         items = statements(memory)
         position = (items.time - start + 0.5) / jnp.maximum(memory.messages - start, 1)
         miss = alpha * MISS * (jnp.pi / 2) * jnp.sin(jnp.pi * jnp.clip(position, 0.0, 1.0))
-        draws = jax.random.uniform(key, (questions.key.size, items.time.size))
+        draws = jax.random.uniform(key, (questions.key.size, items.time.size), jnp.float32)
         visible = (items.time >= start) & (draws >= miss)
         tokens = jnp.sum(memory.tokens * inside)
         rows = jnp.ones(questions.key.shape)

@@ -1,24 +1,26 @@
 """mem0 and its graph: facts extracted pair by pair, kept consistent, found by likeness."""
 
+from typing import get_args
+
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxmem.common import check_size, lookup
+from jaxmem.common import check_flag, check_size, lookup
 from jaxmem.dialogue.questions import BEFORE, Questions
 from jaxmem.dialogue.reader import answer
 from jaxmem.dialogue.systems.extraction import (
     LECTURE_RATES,
     Candidates,
     Rates,
+    check_rates,
     draw,
     extract,
     is_zero,
 )
 from jaxmem.dialogue.systems.retrieval import ABSENT, among, nearest
 from jaxmem.dialogue.systems.store import (
-    POLICIES,
     Events,
     Policy,
     Schedule,
@@ -117,8 +119,11 @@ def mem0g(
 
     Source: Chhikara et al. 2025, arXiv:2504.19413, section 2.2.
     """
-    lookup(dict.fromkeys(POLICIES), policy, "policy")
+    check_rates(rates)
+    policy = lookup({name: name for name in get_args(Policy)}, policy, "policy")
     check_size("count", count)
+    check_flag("hop", hop)
+    check_flag("rank_retired", rank_retired)
     check_size("similar", similar)
     check_size("history", history, 0)
     if consolidate_every is not None:
@@ -128,7 +133,8 @@ def mem0g(
         extract_key, file_key = jax.random.split(key)
         candidates = extract(extract_key, conversation, rates)
         schedule = plan(candidates, conversation, consolidate_every)
-        draws = draw(file_key, candidates.message.size, rates)
+        facts = conversation.facts.key.size
+        draws = draw(file_key, facts, candidates.message.size - facts, rates)
         store, events = remember(candidates, draws, rates, policy, schedule, similar)
         cost = _cost(
             conversation, candidates, store, events, schedule, policy, similar, consolidate_every

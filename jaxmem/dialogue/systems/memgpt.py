@@ -10,7 +10,14 @@ from jax.typing import ArrayLike
 from jaxmem.common import check_number, check_size
 from jaxmem.dialogue.questions import NONE, TWO_HOP, Questions
 from jaxmem.dialogue.reader import answer, holders, statements
-from jaxmem.dialogue.systems.extraction import LECTURE_RATES, Draws, Rates, decide, draw
+from jaxmem.dialogue.systems.extraction import (
+    LECTURE_RATES,
+    Draws,
+    Rates,
+    check_rates,
+    decide,
+    draw,
+)
 from jaxmem.dialogue.systems.retrieval import among, likeness, nearest
 from jaxmem.dialogue.systems.store import Schedule, with_second_looks
 from jaxmem.dialogue.systems.system import (
@@ -85,6 +92,7 @@ def memgpt(
 
     Source: Packer et al. 2023, arXiv:2310.08560.
     """
+    check_rates(rates)
     check_number("queue_tokens", queue_tokens, 8.0, scalar=True)
     check_number("evicted_tokens", evicted_tokens, 1.0, scalar=True)
     check_number("working_entries", working_entries, 0.0, scalar=True)
@@ -95,17 +103,19 @@ def memgpt(
 
     def write(key: Array, conversation: Conversation) -> tuple[MainContext, Ledger]:
         queue = run_queue(conversation.tokens, queue_tokens, evicted_tokens)
-        draws = draw(key, conversation.facts.key.size, rates)
-        working, saves, fixes = save(
-            conversation, draws, rates, queue, working_entries, consolidate_every
-        )
+        draws = draw(key, conversation.facts.key.size, 0, rates)
+        working, saves = save(conversation, draws, rates, queue, working_entries, consolidate_every)
         is_queued = jnp.arange(conversation.tokens.size) >= queue.start
         summary_tokens = jnp.where(queue.flushes > 0, SUMMARY_TOKENS, 0)
         entry_tokens = ITEM_TOKENS * working.sum()
         tokens = jnp.sum(conversation.tokens * is_queued) + entry_tokens + summary_tokens
         calls: dict[str, tuple[ArrayLike, ArrayLike, ArrayLike]] = {
-            # A save is a turn of the agent, which is sent its main context.
-            "update": (saves, saves * (UPDATE_PROMPT + queue_tokens), saves * CALL_TOKENS),
+            # A save is a turn of the agent, which is sent its main context, the queue full.
+            "update": (
+                saves.calls,
+                saves.calls * (UPDATE_PROMPT + queue_tokens) + saves.context_tokens,
+                saves.calls * CALL_TOKENS,
+            ),
             "summarise": (
                 queue.flushes,
                 queue.flushes * SUMMARY_PROMPT
@@ -120,7 +130,7 @@ def memgpt(
             calls["consolidate"] = (
                 runs,
                 runs * (CONSOLIDATE_PROMPT + entry_tokens) + jnp.sum(conversation.tokens * is_read),
-                runs * CALL_TOKENS + fixes * ITEM_TOKENS,
+                runs * CALL_TOKENS + saves.fixes * ITEM_TOKENS,
             )
         return MainContext(conversation, queue.start, working, tokens), ledger(calls)
 
@@ -128,7 +138,7 @@ def memgpt(
         stop_key, role_key, name_key = jax.random.split(key, 3)
         conversation, rows = memory.conversation, questions.key.size
         items, lexicon = statements(conversation), conversation.lexicon
-        goes_on = jax.random.uniform(stop_key, (2, pages, rows)) >= stop_early
+        goes_on = jax.random.uniform(stop_key, (2, pages, rows), jnp.float32) >= stop_early
         main = ((items.time >= memory.start) | memory.working) & (items.key >= 0)
         search = Search(
             shown=jnp.broadcast_to(main, (rows, main.size)),
@@ -137,6 +147,9 @@ def memgpt(
             turned=jnp.zeros(rows, jnp.int32),
             going=jnp.ones(rows, bool),
         )
+
+        hops = questions.hops
+        asked = jax.tree.map(lambda x: x[hops], questions._replace(hops=jnp.arange(rows)))
 
         def has_none(search: Search, questions: Questions) -> Array:
             return answer(items, search.shown, questions) == NONE
@@ -147,27 +160,28 @@ def memgpt(
             lacks = jnp.where(is_hop, holder < 0, has_none(search, questions))
             return _turn(search, *page, lacks), None
 
-        hops = questions.hops
-        asked = jax.tree.map(lambda x: x[hops], questions._replace(hops=jnp.arange(rows)))
+        def search_by_name(search: Search) -> Search:
+            holder = holders(items, search.shown, asked)
+            name = lexicon.persons[jnp.maximum(holder, 0)]
+            meant = unit(name + lexicon.predicate_weight * lexicon.predicates[asked.predicate])
+            scores = likeness(embed(name_key, meant, lexicon), conversation)
+
+            def turn_by_name(search: Search, page: tuple[Found, Array]) -> tuple[Search, None]:
+                lacks = (holder >= 0) & has_none(search, asked) & (search.turned < pages)
+                return _turn(search, *page, lacks), None
+
+            results = find(scores, conversation, pages), goes_on[1][:, hops]
+            return lax.scan(turn_by_name, search, results)[0]
+
         topic = jnp.clip(asked.key, 0, lexicon.topics.shape[0] - 1)
         by_role = embed(role_key, lexicon.topics, lexicon)[topic]
         scores = likeness(questions.embeddings, conversation)
         scores = scores.at[hops].set(likeness(by_role, conversation))
         search, _ = lax.scan(turn, search, (find(scores, conversation, pages), goes_on[0]))
-
-        second = jax.tree.map(lambda x: x[hops], search)._replace(going=jnp.ones(hops.size, bool))
-        holder = holders(items, second.shown, asked)
-        name = lexicon.persons[jnp.maximum(holder, 0)]
-        meant = unit(name + lexicon.predicate_weight * lexicon.predicates[asked.predicate])
-        by_name = likeness(embed(name_key, meant, lexicon), conversation)
-
-        def turn_by_name(search: Search, page: tuple[Found, Array]) -> tuple[Search, None]:
-            lacks = (holder >= 0) & has_none(search, asked) & (search.turned < pages)
-            return _turn(search, *page, lacks), None
-
-        found = find(by_name, conversation, pages), goes_on[1][:, hops]
-        second, _ = lax.scan(turn_by_name, second, found)
-        search = jax.tree.map(lambda x, part: x.at[hops].set(part), search, second)
+        if hops.size:
+            part = jax.tree.map(lambda x: x[hops], search)
+            part = search_by_name(part._replace(going=jnp.ones(hops.size, bool)))
+            search = jax.tree.map(lambda x, y: x.at[hops].set(y), search, part)
 
         prompt = ANSWER_PROMPT + memory.tokens
         calls: dict[str, tuple[ArrayLike, ArrayLike, ArrayLike]] = {
@@ -214,7 +228,7 @@ def run_queue(tokens: Array, queue_tokens: ArrayLike, evicted_tokens: ArrayLike)
     place = jnp.arange(tokens.size)
 
     def over(queue: Queue) -> Array:
-        return end > queue.flushed_tokens + queue_tokens
+        return (end > queue.flushed_tokens + queue_tokens) & (tokens > 0)
 
     def flush(queue: Queue) -> Queue:
         arrival = jnp.argmax(over(queue) & (place > queue.start)).astype(place.dtype)
@@ -239,7 +253,7 @@ def save(
     queue: Queue,
     working_entries: ArrayLike,
     consolidate_every: int | None,
-) -> tuple[Array, Array, Array]:
+) -> tuple[Array, "Saves"]:
     """Bring facts into the working context as their messages leave the queue.
 
     Args:
@@ -251,7 +265,7 @@ def save(
       consolidate_every: messages between two consolidations, or None.
 
     Returns:
-      (which facts it holds at the end [F], calls to save, facts saved by consolidations).
+      (which facts it holds at the end [F], what it took).
     """
     facts = conversation.facts
     size = facts.key.size
@@ -264,7 +278,9 @@ def save(
             left, facts.time, conversation.messages, consolidate_every, size
         )
 
-    def step(written: Array, at: tuple[Array, Schedule]) -> tuple[Array, tuple[Array, Array]]:
+    first_flush = queue.left.min()
+
+    def step(written: Array, at: tuple[Array, Schedule]) -> tuple[Array, Saves]:
         number, (f, again, moment) = at
         second = again.astype(jnp.int32)
         present = written >= 0
@@ -272,18 +288,33 @@ def save(
         outdated = present[f] | (is_same & (facts.time > facts.time[f])).any()
         wanted = draws.found[second, f] & (moment < NEVER) & ~outdated
         adds, drops = decide(draws.judgement[second, f], is_same.any(), jnp.bool_(False), rates)
+        shown = ITEM_TOKENS * present.sum() + jnp.where(moment > first_flush, SUMMARY_TOKENS, 0)
+        calls = wanted & ~again
         written = jnp.where(wanted & drops & is_same, -1, written)
         written = jnp.where(wanted & adds & (jnp.arange(size) == f), number, written)
         present = written >= 0
         oldest = jnp.min(jnp.where(present, written, NEVER))
         is_full = present.sum() > working_entries
         written = jnp.where(is_full & (written == oldest), -1, written)
-        return written, (wanted & ~again, wanted & adds & again)
+        return written, Saves(calls, calls * shown, wanted & adds & again)
 
     numbers = jnp.arange(schedule.candidate.size)
     start = jnp.full(size, -1, numbers.dtype)
-    written, (calls, fixes) = lax.scan(step, start, (numbers, schedule))
-    return written >= 0, calls.sum(), fixes.sum()
+    written, events = lax.scan(step, start, (numbers, schedule))
+    return written >= 0, jax.tree.map(jnp.sum, events)
+
+
+class Saves(NamedTuple):
+    """What saving took.
+
+    calls: by the agent.
+    context_tokens: of the working context and the summary in the prompts of these calls.
+    fixes: facts saved by consolidations.
+    """
+
+    calls: Array
+    context_tokens: Array
+    fixes: Array
 
 
 class Search(NamedTuple):

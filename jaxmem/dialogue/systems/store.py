@@ -1,11 +1,11 @@
 """A store of memories: ADD, UPDATE, DELETE or NOOP for each extracted fact, one after another."""
 
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jaxmem.dialogue.reader import UNDATED, Items
+from jaxmem.dialogue.reader import Items
 from jaxmem.dialogue.systems.extraction import Candidates, Draws, Rates, decide
 from jaxmem.dialogue.world import NEVER
 
@@ -17,8 +17,6 @@ invalidate: it is marked as retired and kept (mem0g). bitemporal: as invalidate,
 times are known and in order; a new fact that is older than the stored one is retired itself, and
 with a time unknown both stay valid (Graphiti).
 """
-
-POLICIES: tuple[str, ...] = get_args(Policy)
 
 
 class Store(NamedTuple):
@@ -128,16 +126,16 @@ def remember(
             adds, drops = jnp.bool_(True), jnp.bool_(False)
         adds, drops = adds & wanted, drops & wanted
         old = slots == jnp.where(is_change, nearest_same, nearest)
-        expires = jnp.bool_(False)
+        expires, dropped = jnp.bool_(False), old & drops
         if policy == "bitemporal":
-            old_time = jnp.max(jnp.where(old, items.time, UNDATED))
-            dated = dated & (old_time >= 0)
-            expires = drops & adds & dated & (old_time > items.time[c])
-            drops = drops & dated & (old_time < items.time[c])
+            # All that is known of the key is contradicted, not only the memory nearest to it.
+            met = jnp.where(is_change, is_same, old) & (items.time >= 0) & dated
+            expires = drops & adds & (met & (items.time > items.time[c])).any()
+            dropped = met & drops & (items.time < items.time[c])
 
         new_copies = jnp.where(draws.doubled[c] & ~at.again, 2, 1)
-        dropped = old & drops
-        copies = jnp.where(dropped, copies - 1, copies)
+        left = 0 if policy == "bitemporal" else copies - 1
+        copies = jnp.where(dropped, left, copies)
         stays = adds & ~expires
         copies = jnp.where(own & stays, new_copies, copies)
         if keeps:

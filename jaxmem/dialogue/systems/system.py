@@ -74,12 +74,17 @@ def ledger(
       The ledger, entries broadcast against each other.
 
     Raises:
-      ValueError: if a purpose is not in `PURPOSES`.
+      ValueError: if a purpose is not in `PURPOSES`, or an entry is not of that form.
     """
-    calls = calls or {}
+    calls = {} if calls is None else calls
+    if not isinstance(calls, Mapping):
+        raise ValueError(f"expected entries by purpose in a dict, got {calls!r}")
     unknown = set(calls) - set(PURPOSES)
     if unknown:
         raise ValueError(f"expected purposes among {PURPOSES}, got {sorted(unknown)}")
+    for name, entry in calls.items():
+        if not isinstance(entry, tuple) or len(entry) != 3:
+            raise ValueError(f"{name}: expected (calls, prefill, generated tokens), got {entry!r}")
     entries = [calls.get(name, (0.0, 0.0, 0.0)) for name in PURPOSES]
     rest = (read_tokens, fixed_tokens, found)
     shape = jnp.broadcast_shapes(*(jnp.shape(x) for entry in (*entries, rest) for x in entry))
