@@ -2,12 +2,12 @@
 
 Prints (to ± 0.01):
 
-mem0g         right 0.835 (0.822 .. 0.847)  read  269 tokens  write 365 calls
+mem0g         right 0.837 (0.824 .. 0.849)  read  269 tokens  write 365 calls
 RAG 128 x 16  right 0.855 (0.849 .. 0.860)  read 2456 tokens  write   0 calls
-RAG 128 x 16 is better than mem0g by 0.020 (0.006 .. 0.033)
-current: RAG 128 x 16 is better than mem0g by 0.105 (0.095 .. 0.116)
-previous: RAG 128 x 16 is better than mem0g by 0.245 (0.226 .. 0.264)
-two_hop: mem0g is better than RAG 128 x 16 by 0.504 (0.468 .. 0.539)
+RAG 128 x 16 is better than mem0g by 0.018 (0.005 .. 0.032)
+current: RAG 128 x 16 is better than mem0g by 0.106 (0.096 .. 0.116)
+previous: RAG 128 x 16 is better than mem0g by 0.239 (0.221 .. 0.258)
+two_hop: mem0g is better than RAG 128 x 16 by 0.505 (0.469 .. 0.540)
 """
 
 from jaxmem.dialogue import LECTURE_KINDS, accuracy, compare, evaluate, per_question

@@ -25,6 +25,7 @@ NOT_DRAWN = (  # lines hold the first two; the others lie on mem0g
     "RAG 2048 x 1", "RAG 128 x 16", "mem0g, Graphiti's rule", "mem0g, ranking retired",
 )  # fmt: skip
 LABELS = {  # where names stand beside their points
+    "mem0 v3": (-10, 8),
     "mem0g": (8, -4), "mem0g, no hop": (8, -4), "mem0": (8, -4), "MemGPT": (-6, -16),
     "mem0 v3, 20 memories": (8, -12), "MemGPT + sleep": (-40, 10), "mem0 + sleep": (8, 2),
     "mem0g + sleep": (8, 2), "full context": (-30, -16), "full, alpha 0.5": (-44, -16),
@@ -170,7 +171,7 @@ def draw_slopes(found: Evidence) -> "Picture":
             color=_colour(name), height=0.6, capsize=2,
         )  # fmt: skip
         panel.set(title=name, xlim=(-1.5, 0.5), ylim=(len(rows) - most - 0.5, len(rows) - 0.5))
-        panel.set_xlabel("points of accuracy by a point of the error", fontsize=9)
+        panel.set_xlabel("points of accuracy a point", fontsize=9)
     return picture
 
 

@@ -311,7 +311,7 @@ def _slope_table(found: Evidence) -> Table:
                     name,
                     rate,
                     f"{first['slope']:+.2f} +- {half:.2f}",
-                    *[round(of_kind[kind]["slope"], 2) for kind in kinds[1:]],
+                    *[round(of_kind[kind]["slope"], 2) + 0.0 for kind in kinds[1:]],
                 ]
             )
     return Table(
