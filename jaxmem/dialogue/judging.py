@@ -17,6 +17,7 @@ from jaxmem.dialogue.systems.system import Ledger, System
 from jaxmem.dialogue.world import LOCOMO, World, check_world, generate
 
 Kinds = str | Sequence[str] | None
+_ARRAYS = 12  # of a conversation's size, at a time
 OVERFLOW = "conversations lose statements: messages or fact_capacity are too few for the world"
 
 
@@ -64,7 +65,7 @@ def evaluate(
     world: World = LOCOMO,
     *,
     seed: int = 0,
-    batch: int = 50,
+    batch: int | None = None,
     label: str = "conversations",
 ) -> dict[str, Judged]:
     """Judge systems on the same conversations and questions, with the same draws where they agree.
@@ -76,7 +77,8 @@ def evaluate(
       conversations: N.
       world: what conversations are like.
       seed: conversation i has the key fold_in(key(seed), i).
-      batch: conversations at a time, which bounds the memory.
+      batch: conversations at a time, which bounds the memory; None for 50, or as many as take about
+        two gigabytes.
       label: what the progress line says.
 
     Returns:
@@ -95,6 +97,8 @@ def evaluate(
     check_world(world)
     check_size("conversations", conversations)
     check_size("seed", seed, 0, 2**32 - 1)
+    if batch is None:
+        batch = int(np.clip(2e9 / (_ARRAYS * world.bytes), 1, 50))
     batch = min(check_size("batch", batch), conversations)
     parts = []
     for start in progress(range(0, conversations, batch), label):
