@@ -98,7 +98,7 @@ def evaluate(
     check_size("conversations", conversations)
     check_size("seed", seed, 0, 2**32 - 1)
     if batch is None:
-        batch = int(np.clip(2e9 / (_ARRAYS * world.bytes), 1, 50))
+        batch = int(np.clip(2e9 / (_ARRAYS * world.size_bytes), 1, 50))
     batch = min(check_size("batch", batch), conversations)
     parts = []
     for start in progress(range(0, conversations, batch), label):

@@ -99,13 +99,13 @@ class World:
         for name in ("message_tokens", "message_tokens_sd", "noise", "predicate_weight"):
             if is_given(getattr(self, name)):
                 check_number(name, getattr(self, name), 0.0, 1e5)
-        if self.bytes > 4e9:
+        if self.size_bytes > 4e9:
             raise ValueError(
-                f"expected a conversation of at most 4 GB, got {self.bytes / 1e9:.3g} GB"
+                f"expected a conversation of at most 4 GB, got {self.size_bytes / 1e9:.3g} GB"
             )
 
     @property
-    def bytes(self) -> int:
+    def size_bytes(self) -> int:
         """Size of a conversation's arrays, about."""
         return self.longest * (4 * self.dim + 100)
 
