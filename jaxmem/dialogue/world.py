@@ -45,8 +45,8 @@ class World:
     """What conversations are like; the defaults have LoCoMo's scale (600 turns, 26,000 tokens).
 
     messages: mean number of messages, at length 1.
-    jitter: the number of messages is uniform in messages +- jitter; None for a tenth of them. It is
-      raised to what is stated and touched on.
+    jitter: the number of messages is uniform in messages +- jitter; None for a tenth of them. A
+      conversation is never shorter than what is stated and touched on in it.
     message_tokens, message_tokens_sd: tokens of a message, normal, at least 8.
     static: attributes of the user that are stated once.
     changing: attributes that change (moves, jobs).
