@@ -24,6 +24,7 @@ from prefix_cache import peak_bytes
 
 from jaxmem.common import clustered_interval
 from jaxmem.dialogue import KINDS, Judged, evaluate
+from jaxmem.dialogue.conversation import Conversation
 from jaxmem.dialogue.questions import NONE, Questions
 from jaxmem.dialogue.systems import (
     Ledger,
@@ -36,7 +37,6 @@ from jaxmem.dialogue.systems import (
     rag,
     rag_messages,
 )
-from jaxmem.dialogue.world import Conversation
 
 CONVERSATIONS, RUNS = 1_000, 3
 TRIAL = 500  # conversations to choose the rival's setting by

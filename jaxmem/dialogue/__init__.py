@@ -7,6 +7,7 @@ apart and each error can be swept. What comes out shows mechanisms, not how good
 """
 
 from jaxmem.dialogue import systems
+from jaxmem.dialogue.conversation import Conversation, generate
 from jaxmem.dialogue.error_sweep import error_sweep, sensitivity
 from jaxmem.dialogue.judging import (
     Comparison,
@@ -18,7 +19,7 @@ from jaxmem.dialogue.judging import (
     records,
 )
 from jaxmem.dialogue.questions import KINDS, LECTURE_KINDS, Questions, ask
-from jaxmem.dialogue.world import LOCOMO, Conversation, World, generate
+from jaxmem.dialogue.world import LOCOMO, World
 
 __all__ = [
     "KINDS",

@@ -12,11 +12,12 @@ import numpy as np
 from jax import Array
 
 from jaxmem.common import Interval, check_number, check_size, clustered_interval, lookup
+from jaxmem.dialogue.conversation import generate
 from jaxmem.dialogue.judging import OVERFLOW
 from jaxmem.dialogue.questions import KINDS, LECTURE_KINDS, ask
 from jaxmem.dialogue.systems.extraction import Rates
 from jaxmem.dialogue.systems.system import System
-from jaxmem.dialogue.world import LOCOMO, World, check_world, generate
+from jaxmem.dialogue.world import LOCOMO, World, check_world
 from jaxmem.results import Record
 from jaxmem.sweep import sweep
 

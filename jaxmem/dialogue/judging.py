@@ -12,9 +12,10 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxmem.common import Interval, check_size, clustered_bootstrap, clustered_interval, progress
+from jaxmem.dialogue.conversation import generate
 from jaxmem.dialogue.questions import KINDS, NONE, ask, kind_index
 from jaxmem.dialogue.systems.system import Ledger, System
-from jaxmem.dialogue.world import LOCOMO, World, check_world, generate
+from jaxmem.dialogue.world import LOCOMO, World, check_world
 
 Kinds = str | Sequence[str] | None
 _ARRAYS = 12  # of a conversation's size, at a time

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jaxmem.common import lookup
+from jaxmem.dialogue.conversation import Conversation
 from jaxmem.dialogue.words import embed, meaning
-from jaxmem.dialogue.world import LOCOMO, NEVER, PERSON, Conversation, World, check_world
+from jaxmem.dialogue.world import LOCOMO, NEVER, PERSON, World, check_world
 
 KINDS = ("current", "previous", "two_hop", "as_of", "unanswerable")
 """Names of the kinds of questions; `Questions.kind` is the index."""

@@ -5,8 +5,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
+from jaxmem.dialogue.conversation import Conversation
 from jaxmem.dialogue.questions import NONE, Questions, newest_index
-from jaxmem.dialogue.world import PERSON, Conversation
+from jaxmem.dialogue.world import PERSON
 
 
 class Items(NamedTuple):

@@ -16,6 +16,7 @@ import pytest
 from jax import Array
 
 from jaxmem.dialogue import World, ask, generate
+from jaxmem.dialogue.conversation import Conversation, Plan, build, draw_plan
 from jaxmem.dialogue.questions import KINDS, TWO_HOP, Questions
 from jaxmem.dialogue.reader import Items
 from jaxmem.dialogue.systems import (
@@ -35,7 +36,6 @@ from jaxmem.dialogue.systems.extraction import Candidates, Draws, draw, extract
 from jaxmem.dialogue.systems.memgpt import run_queue
 from jaxmem.dialogue.systems.store import Schedule, remember
 from jaxmem.dialogue.words import Lexicon, embed, random_signs, unit
-from jaxmem.dialogue.world import Conversation, Plan, build, draw_plan
 from jaxmem.reference import dialogue_reading as reading
 from jaxmem.reference import dialogue_world as world_reference
 from jaxmem.reference import dialogue_writing as writing

@@ -6,10 +6,10 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxmem.common import check_number
+from jaxmem.dialogue.conversation import Conversation
 from jaxmem.dialogue.questions import Questions
 from jaxmem.dialogue.reader import answer, statements
 from jaxmem.dialogue.systems.system import Ledger, System, ledger, one_answer
-from jaxmem.dialogue.world import Conversation
 
 MISS = 0.23  # share of the statements that a reader with alpha 1 overlooks; see demo 02
 

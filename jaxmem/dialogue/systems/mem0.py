@@ -8,6 +8,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxmem.common import check_flag, check_size, lookup
+from jaxmem.dialogue.conversation import Conversation
 from jaxmem.dialogue.questions import BEFORE, Questions
 from jaxmem.dialogue.reader import answer
 from jaxmem.dialogue.systems.extraction import (
@@ -39,7 +40,7 @@ from jaxmem.dialogue.systems.system import (
     ledger,
     one_answer,
 )
-from jaxmem.dialogue.world import NEVER, PERSON, Conversation
+from jaxmem.dialogue.world import NEVER, PERSON
 
 RECENT = 10  # messages before the pair that extraction is shown
 

@@ -8,6 +8,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from jaxmem.common import check_number, check_size
+from jaxmem.dialogue.conversation import Conversation
 from jaxmem.dialogue.questions import NONE, TWO_HOP, Questions
 from jaxmem.dialogue.reader import answer, holders, statements
 from jaxmem.dialogue.systems.extraction import (
@@ -34,7 +35,7 @@ from jaxmem.dialogue.systems.system import (
     ledger,
 )
 from jaxmem.dialogue.words import embed, unit
-from jaxmem.dialogue.world import NEVER, Conversation
+from jaxmem.dialogue.world import NEVER
 
 PAGE = 3  # messages a page of search results
 

@@ -9,10 +9,10 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from jaxmem.common import check_number, check_size
+from jaxmem.dialogue.conversation import Conversation
 from jaxmem.dialogue.questions import Questions
 from jaxmem.dialogue.reader import answer, statements
 from jaxmem.dialogue.systems.system import Ledger, System, ledger, one_answer
-from jaxmem.dialogue.world import Conversation
 
 ABSENT = -2.0  # below every cosine
 

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
+from jaxmem.dialogue.conversation import Conversation
 from jaxmem.dialogue.questions import Questions
-from jaxmem.dialogue.world import Conversation
 
 PURPOSES = ("extract", "update", "summarise", "consolidate", "search", "answer")
 """What calls of the language model are for; the last axis of a ledger."""
