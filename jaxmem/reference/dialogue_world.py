@@ -83,7 +83,7 @@ def statements(plan: Any, world: Any) -> list[tuple[float, Fact]]:
     """What is stated, with its time in [0, 1).
 
     Args:
-      plan: the draws, as `jaxmem.dialogue.conversation.Plan`; its arrays are in that docstring's shapes.
+      plan: the draws, `jaxmem.dialogue.conversation.Plan`; shapes are in its docstring.
       world: what conversations are like.
 
     Returns:
@@ -121,7 +121,7 @@ def tell(plan: Any, world: Any) -> Story:
     the room for messages are lost, and so are statements beyond the capacity.
 
     Args:
-      plan: the draws, as `jaxmem.dialogue.conversation.Plan`; its arrays are in that docstring's shapes.
+      plan: the draws, `jaxmem.dialogue.conversation.Plan`; shapes are in its docstring.
       world: what conversations are like.
 
     Returns:
