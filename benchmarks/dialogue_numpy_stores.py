@@ -79,7 +79,7 @@ def schedule(t: Talk, moment: np.ndarray, second_looks: bool) -> Schedule:
 
 def _steps(*rows: np.ndarray) -> list[np.ndarray]:
     """[S, B] steps up to the last that happens anywhere."""
-    last = len(np.trim_zeros(rows[-1].any(0), "b"))
+    last = int(np.flatnonzero(np.append(True, rows[-1].any(0)))[-1])
     return [np.ascontiguousarray(row[:, :last].T) for row in rows]
 
 

@@ -5,8 +5,8 @@ from functools import partial
 import pytest
 
 from jaxmem.dialogue import World, error_sweep, sensitivity
-from jaxmem.dialogue.error_sweep import ALL
-from jaxmem.dialogue.systems import PERFECT, Rates, full_context, mem0, mem0g, memgpt
+from jaxmem.dialogue.error_sweep import ALL, _Factory
+from jaxmem.dialogue.systems import PERFECT, Rates, full_context, mem0, memgpt
 
 WORLD = World(messages=160, jitter=20, mentions=1.0, most_changes=3, most_holders=3)
 
@@ -30,36 +30,28 @@ def test_other_numbers_of_a_factory_are_swept() -> None:
 
 
 def test_slopes_are_sorted_and_signed() -> None:
+    keeps_all = partial(mem0, policy="add_only")
     names = ("recall", "precision", "change_as_known")
     rows = [
-        r for r in sensitivity(mem0g, conversations=60, world=WORLD, names=names)
+        r
+        for r in sensitivity(keeps_all, conversations=60, world=WORLD, names=names)
         if r["kind"] == ALL
-    ]  # fmt: skip
+    ]
     slopes = [r["slope"] for r in rows]
     assert slopes == sorted(slopes)
-    assert {r["rate"] for r in rows if r["high"] < 0} == set(names)
+    assert {r["rate"] for r in rows if r["high"] < 0} == {"recall", "precision"}
+    changed = {r["rate"]: r["answers_changed"] for r in rows}
+    assert changed["recall"] > 0 == changed["change_as_known"]  # a judgement that it never makes
 
 
 def test_sweeps_start_at_the_factorys_own_numbers() -> None:
     deaf = Rates(recall=0.3)
-    sweeps = [
-        error_sweep(partial(mem0, rates=deaf), {"Change_as_known": [0.1]}, None, 20, WORLD),
-        error_sweep(mem0, {"change_as_known": [0.1]}, deaf, 20, WORLD),
-    ]
-    assert sweeps[0] == sweeps[1]
+    assert _Factory(partial(mem0, rates=deaf), None).base == deaf
+    assert _Factory(mem0, deaf).base == deaf
+    assert _Factory(mem0, deaf).known("Change_as_known") == "change_as_known"
     blind = partial(full_context, alpha=0.9)
-    (row,) = (r for r in sensitivity(blind, None, 20, WORLD, names=["alpha"]) if r["kind"] == ALL)
-    (plain,) = (
-        r for r in sensitivity(full_context, None, 20, WORLD, names=["alpha"]) if r["kind"] == ALL
-    )
-    assert row["slope"] != plain["slope"]
-    assert row["answers_changed"] > 0
-
-
-def test_a_judgement_that_is_not_made_changes_no_answer() -> None:
-    rows = sensitivity(memgpt, None, 10, WORLD, names=("recall", "undated"))
-    changed = {row["rate"]: row["answers_changed"] for row in rows}
-    assert changed["undated"] == 0.0
+    assert _Factory(blind, None).start("alpha") == 0.9
+    assert _Factory(blind, None).numbers == ["window_tokens", "alpha"]
 
 
 def test_bad_sweeps_are_refused() -> None:

@@ -96,14 +96,14 @@ def ledger(
     return Ledger(*columns, *map(full, rest))
 
 
-def one_answer(read_tokens: Array, fixed_tokens: ArrayLike, found: Array) -> Ledger:
+def one_answer(read_tokens: ArrayLike, fixed_tokens: ArrayLike, found: ArrayLike) -> Ledger:
     """The ledger of answers given in one call each: 200 tokens of instructions and question, the
     material, and 30 tokens of reply.
 
     Args:
       read_tokens: [Q] material shown.
       fixed_tokens: [Q] or scalar, the part of it that all questions share.
-      found: [Q] pieces retrieved.
+      found: [Q] or scalar, pieces retrieved.
 
     Returns:
       The ledger, a row a question.
