@@ -3,16 +3,22 @@
 import math
 from pathlib import Path
 
+import pytest
+
 from jaxmem import plots
-from jaxmem.demos import Extent, lecture_figures
-from jaxmem.demos.dialogue_evidence import GRID, LONG, gather, systems
+from jaxmem.demos import Extent, dialogue_evidence, dialogue_pictures, lecture_figures
+from jaxmem.demos.dialogue_evidence import LONG, gather, systems
 from jaxmem.demos.dialogue_memory import CHOICES, present
 from jaxmem.demos.dialogue_tables import ALL
 from jaxmem.dialogue import KINDS
 
+SMALL_GRID = ((128, 1), (128, 16), (2_048, 1))
 
-def test_quick_preset(tmp_path: Path) -> None:
-    """One run for all that is asked of it: it takes half a minute."""
+
+def test_quick_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One run for all that is asked of it, with less of the grid: it takes half a minute."""
+    for module in (dialogue_evidence, dialogue_pictures):
+        monkeypatch.setattr(module, "GRID", SMALL_GRID)
     found = gather(Extent())
     result = present(found, CHOICES)
     wanted = [
@@ -24,7 +30,7 @@ def test_quick_preset(tmp_path: Path) -> None:
         assert figure.within, f"{id}: {figure.value} against {figure.lecture}"
     assert [table.title[:2] for table in result.tables] == ["1.", "2.", "3.", "4.", "5.", "6."]
     assert [row[0] for row in result.tables[0].rows] == list(systems())
-    assert len(result.tables[2].rows) == len(GRID)
+    assert len(result.tables[2].rows) == len(SMALL_GRID)
 
     # What only a full run adds, from made-up lengths and slopes.
     slope = {"slope": -0.5, "low": -0.6, "high": -0.4}
