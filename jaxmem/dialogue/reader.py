@@ -57,15 +57,14 @@ def answer(items: Items, visible: Array, questions: Questions) -> Array:
     Returns:
       [Q] values; NONE where it finds no answer.
     """
-    asked = (items.key == questions.key[:, None]) & (items.time <= questions.time[:, None])
-    said = visible & asked
+    said = _asked(items, visible, questions)
     latest = newest_index(items.time, said)
     newest = _take(items.value, latest)
     other = (
         said & (items.value != newest[:, None]) & (items.time <= _take(items.time, latest)[:, None])
     )
     before = _take(items.value, newest_index(items.time, other))
-    holder = _take(items.person, latest)  # as `holders`
+    holder = _take(items.person, latest)
     about = items.key == (PERSON + 2 * holder + questions.predicate)[:, None]
     theirs = _take(items.value, newest_index(items.time, visible & about))
     hop = jnp.where(holder >= 0, theirs, NONE)
@@ -83,8 +82,13 @@ def holders(items: Items, visible: Array, questions: Questions) -> Array:
     Returns:
       [Q] persons; NONE where no holder is visible.
     """
-    asked = (items.key == questions.key[:, None]) & (items.time <= questions.time[:, None])
-    return _take(items.person, newest_index(items.time, visible & asked))
+    return _take(items.person, newest_index(items.time, _asked(items, visible, questions)))
+
+
+def _asked(items: Items, visible: Array, questions: Questions) -> Array:
+    """[Q, C] visible statements of the key that is asked about, up to the time asked about."""
+    same = items.key == questions.key[:, None]
+    return visible & same & (items.time <= questions.time[:, None])
 
 
 def _take(values: Array, index: Array) -> Array:
