@@ -110,7 +110,7 @@ def _figures(found: Evidence) -> dict[str, Figure]:
     mem0, mem0g, agent = main["mem0"], main["mem0g"], main["MemGPT"]
     full = main["full context"]
     written = float(mem0.write.prefill_tokens.sum(-1).mean())
-    many = len(next(iter(found.grid.values())).mask)
+    many = found.extraction[0]["conversations"]
 
     def swept(id: str, rate: str, value: float) -> Figure:
         interval = row_of(found.extraction, rate, value, "current")
@@ -157,13 +157,9 @@ def _figures(found: Evidence) -> dict[str, Figure]:
         swept("mem-noop-0.6", "change_as_known", 0.6),
     ]
     if found.lengths:
-        most = max(
-            (per_question(systems["mem0g"], systems["mem0g"].read.read_tokens, LECTURE_KINDS)
-             for systems in found.lengths.values()),
-            key=lambda interval: interval.mean,
-        )  # fmt: skip
-        long = len(found.lengths[1]["mem0g"].mask)
-        spread = smaller_run(most, long, LECTURE_SIZE_LONG)
+        most = max((systems["mem0g"] for systems in found.lengths.values()), key=mean_reading)
+        tokens = per_question(most, most.read.read_tokens, LECTURE_KINDS)
+        spread = smaller_run(tokens, len(most.mask), LECTURE_SIZE_LONG)
         entries.append(beside_lecture("mem-long-read", *spread, note="the most of any length"))
     entries += [
         beside_lecture("ex2-write", written),

@@ -73,8 +73,8 @@ def error_sweep(
                 right[:, i, chosen].sum(-1), asked[:, i, chosen].sum(-1)
             )
             rows.append(
-                {"rate": name, "value": value, "kind": kind, "accuracy": mean,
-                 "low": max(low, 0.0), "high": min(high, 1.0)}
+                {"rate": name, "value": value, "kind": kind, "conversations": conversations,
+                 "accuracy": mean, "low": max(low, 0.0), "high": min(high, 1.0)}
             )  # fmt: skip
     return rows
 

@@ -43,10 +43,16 @@ def test_quick_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = found._replace(
         lengths=lengths,
         slopes={"mem0": slopes, "MemGPT": slopes},
+        extraction=[{**row, "conversations": 400} for row in found.extraction],
         extraction_usual=found.extraction,
     )
     full = present(whole, CHOICES)
     assert set(full.figures) == set(wanted)
+    few, many = (x.figures["mem-extract-0.7"] for x in (result, full))
+    assert few.high is not None
+    assert many.high is not None  # the same interval of more conversations: ten of them vary more
+    ratio = (many.high - many.value) / (few.high - few.value)
+    assert ratio == pytest.approx(math.sqrt((1 + 400 / 10) / (1 + 100 / 10)))
     for table in full.tables:
         for row in table.rows:
             assert len(row) == len(table.headers), table.title
