@@ -1,0 +1,379 @@
+"""Prompt logs: the calls of agents in time order, each a list of segments."""
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from jaxmem.common import check_number, check_size, lookup
+
+KINDS = ("system", "tools", "memory", "summary", "history", "retrieved", "task")
+
+
+class Segment(NamedTuple):
+    """A part of a prompt that changes or stays as one.
+
+    Attributes:
+      label: what it is in this agent's prompts ("system", "tool search", "message user").
+      kind: one of `KINDS`.
+      content: its text, UTF-8. A role belongs to it: a change of role is a change.
+      tokens: its size where the content is no text but a name for it (a simulated message, an
+        image): such contents are equal or share nothing. None: the encoder counts.
+      mark: whether a cache breakpoint stands after it.
+    """
+
+    label: str
+    kind: str
+    content: bytes
+    tokens: int | None = None
+    mark: bool = False
+
+
+class Encoder(Protocol):
+    """Text as what a prefix cache compares: tokens, each of `unit_bytes` bytes."""
+
+    @property
+    def name(self) -> str:
+        """For reports."""
+        ...
+
+    @property
+    def unit_bytes(self) -> float:
+        """Bytes a token takes in the encoded form; an estimate may be fractional."""
+        ...
+
+    @property
+    def exact(self) -> bool:
+        """Whether tokens are a tokenizer's, not an estimate."""
+        ...
+
+    def encode(self, text: bytes) -> bytes:
+        """Encode a text.
+
+        Args:
+          text: UTF-8, as a rule.
+
+        Returns:
+          Its tokens, one after another.
+        """
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class ByteEstimate:
+    """Tokens estimated from bytes: about 4 a token in English text and code.
+
+    Attributes:
+      unit_bytes: bytes a token.
+    """
+
+    unit_bytes: float = 4.0
+    exact = False
+
+    @property
+    def name(self) -> str:
+        """What a report calls it."""
+        return f"estimated, {self.unit_bytes:g} bytes a token"
+
+    def encode(self, text: bytes) -> bytes:
+        """The text itself.
+
+        Args:
+          text: any bytes.
+
+        Returns:
+          The same.
+        """
+        return text
+
+
+@dataclasses.dataclass(frozen=True)
+class PromptLog:
+    """Calls in time order; made by `LogBuilder` or `read_log`. All arrays are numpy's.
+
+    Attributes:
+      session: int32 [C], index into `sessions`.
+      time_s: float64 [C], ascending, seconds; the number of the call where the log has no times.
+      timed: whether it has.
+      output_tokens: int64 [C].
+      cached_tokens: int64 [C], tokens that the provider says it served from its cache, -1 unknown.
+      model: int32 [C], index into `models`.
+      starts: int64 [C + 1]; call c holds segments starts[c] to starts[c + 1] of the arrays below.
+      content: int32 [S], index into `contents`; equal ids are equal contents.
+      label: int32 [S], index into `labels`.
+      kind: int8 [S], index into `KINDS`.
+      mark: bool [S], whether a cache breakpoint stands after the segment.
+      contents: K texts.
+      units: K encoded texts, what a prefix is compared by; empty for a content that is only a name.
+      tokens: int64 [K].
+      labels, sessions, models: names.
+      source: C places ("file:line"), for messages.
+      encoder: how texts became tokens.
+    """
+
+    session: np.ndarray
+    time_s: np.ndarray
+    timed: bool
+    output_tokens: np.ndarray
+    cached_tokens: np.ndarray
+    model: np.ndarray
+    starts: np.ndarray
+    content: np.ndarray
+    label: np.ndarray
+    kind: np.ndarray
+    mark: np.ndarray
+    contents: Sequence[bytes]
+    units: Sequence[bytes]
+    tokens: np.ndarray
+    labels: Sequence[str]
+    sessions: Sequence[str]
+    models: Sequence[str]
+    source: Sequence[str]
+    encoder: Encoder
+
+    @property
+    def calls(self) -> int:
+        """Number of calls C."""
+        return len(self.session)
+
+    @cached_property
+    def segment_tokens(self) -> np.ndarray:
+        """Tokens of each segment, int64 [S]."""
+        return self.tokens[self.content]
+
+    @cached_property
+    def prompt_tokens(self) -> np.ndarray:
+        """Tokens of each prompt, int64 [C]."""
+        ends = np.concatenate([[0], np.cumsum(self.segment_tokens)])
+        return ends[self.starts[1:]] - ends[self.starts[:-1]]
+
+    @cached_property
+    def prefix(self) -> np.ndarray:
+        """Which prefix ends with each segment, int64 [S]: equal ids are equal prefixes."""
+        node_of: dict[tuple[int, int], int] = {}
+        nodes = np.empty(len(self.content), np.int64)
+        contents = self.content.tolist()
+        bounds = self.starts.tolist()
+        for start, end in itertools.pairwise(bounds):
+            node = -1
+            for s in range(start, end):
+                node = node_of.setdefault((node, contents[s]), len(node_of))
+                nodes[s] = node
+        return nodes
+
+    @cached_property
+    def order(self) -> Sequence[bytes]:
+        """K byte strings that sort contents with a common prefix beside each other."""
+        return [units or b"\0" + text for units, text in zip(self.units, self.contents)]
+
+    def shared_tokens(self, a: int, b: int) -> int:
+        """Tokens of the longest common prefix of two contents.
+
+        Args:
+          a, b: their ids.
+
+        Returns:
+          Whole tokens; all of them for equal ids, 0 where a content is only a name.
+        """
+        if a == b:
+            return int(self.tokens[a])
+        return int(common_prefix(self.units[a], self.units[b]) // self.encoder.unit_bytes)
+
+    def rebuilt(
+        self, calls: Iterable[Iterable[Segment]], source: Sequence[str] | None = None
+    ) -> "PromptLog":
+        """The same calls with other prompts.
+
+        Args:
+          calls: C lists of segments.
+          source: C places, those of this log by default.
+
+        Returns:
+          A log with this one's times, sessions and answers.
+        """
+        builder = LogBuilder(self.encoder)
+        for c, segments in enumerate(calls):
+            builder.call(
+                segments,
+                session=self.sessions[self.session[c]],
+                time_s=float(self.time_s[c]) if self.timed else None,
+                output_tokens=int(self.output_tokens[c]),
+                cached_tokens=int(self.cached_tokens[c]),
+                model=self.models[self.model[c]],
+                source=(source or self.source)[c],
+            )
+        return builder.build()
+
+    def segments(self, call: int) -> list[Segment]:
+        """The segments of one call.
+
+        Args:
+          call: its number.
+
+        Returns:
+          They, in order; `tokens` is None where the encoder counts.
+        """
+        found = []
+        for s in range(self.starts[call], self.starts[call + 1]):
+            c = self.content[s]
+            named = not self.units[c] and self.tokens[c] > 0
+            found.append(
+                Segment(
+                    self.labels[self.label[s]],
+                    KINDS[self.kind[s]],
+                    self.contents[c],
+                    int(self.tokens[c]) if named else None,
+                    bool(self.mark[s]),
+                )
+            )
+        return found
+
+
+class LogBuilder:
+    """Builds a `PromptLog` call by call; equal contents are kept once."""
+
+    def __init__(self, encoder: Encoder | None = None) -> None:
+        """Start an empty log.
+
+        Args:
+          encoder: text to tokens; an estimate from bytes by default.
+        """
+        self.encoder: Encoder = ByteEstimate() if encoder is None else encoder
+        self._contents: dict[tuple[bytes, int | None], int] = {}
+        self._units: list[bytes] = []
+        self._tokens: list[int] = []
+        self._labels: dict[str, int] = {}
+        self._sessions: dict[str, int] = {}
+        self._models: dict[str, int] = {}
+        self._calls: list[tuple[int, float | None, int, int, int, str]] = []
+        self._starts = [0]
+        self._segments: list[tuple[int, int, int, bool]] = []
+
+    def call(
+        self,
+        segments: Iterable[Segment],
+        *,
+        session: str = "",
+        time_s: float | None = None,
+        output_tokens: int = 0,
+        model: str = "",
+        cached_tokens: int = -1,
+        source: str = "",
+    ) -> None:
+        """Add a call.
+
+        Args:
+          segments: its prompt, front to back.
+          session: whose it is.
+          time_s: when it was sent, seconds; None if unknown.
+          output_tokens: length of the answer.
+          model: which model.
+          cached_tokens: tokens that the provider says it served from its cache, -1 unknown.
+          source: where it was read, for messages.
+
+        Raises:
+          ValueError: for a kind that is none of `KINDS`, negative tokens, or a time that is
+            no finite number.
+        """
+        if time_s is not None:
+            check_number(f"{source or 'call'}: time_s", time_s, -np.inf, scalar=True)
+            if not np.isfinite(time_s):
+                raise ValueError(f"{source or 'call'}: time_s must be finite, got {time_s}")
+        output = check_size(f"{source or 'call'}: output_tokens", output_tokens, 0)
+        for label, kind, content, tokens, mark in segments:
+            id = self.intern(content, tokens)
+            lookup(_KIND, kind, "kind")
+            place = self._labels.setdefault(label, len(self._labels))
+            self._segments.append((id, place, _KIND[kind], mark))
+        self._starts.append(len(self._segments))
+        who = self._sessions.setdefault(session, len(self._sessions))
+        what = self._models.setdefault(model, len(self._models))
+        self._calls.append((who, time_s, output, int(cached_tokens), what, source))
+
+    def intern(self, content: bytes, tokens: int | None = None) -> int:
+        """Keep a content.
+
+        Args:
+          content: as in `Segment`.
+          tokens: as in `Segment`.
+
+        Returns:
+          Its id, the same for an equal one.
+        """
+        known = self._contents.get((content, tokens))
+        if known is not None:
+            return known
+        if tokens is None:
+            units = self.encoder.encode(content)
+            count = int(np.ceil(len(units) / self.encoder.unit_bytes))
+        else:
+            units, count = b"", check_size("tokens", tokens, 0)
+        self._units.append(units)
+        self._tokens.append(count)
+        self._contents[content, tokens] = len(self._contents)
+        return len(self._contents) - 1
+
+    def build(self) -> PromptLog:
+        """The log: sorted by time, stably, when every call has one; else in the order given.
+
+        Returns:
+          The log.
+        """
+        calls = len(self._calls)
+        columns = list(zip(*self._calls)) if calls else [()] * 6
+        timed = calls > 0 and all(t is not None for t in columns[1])
+        time_s = np.array(columns[1] if timed else range(calls), np.float64)
+        order = np.argsort(time_s, kind="stable")
+        starts = np.array(self._starts, np.int64)
+        sizes = np.diff(starts)[order]
+        moved = np.concatenate([[0], np.cumsum(sizes)])
+        source = np.repeat(starts[:-1][order] - moved[:-1], sizes) + np.arange(moved[-1])
+        segments = np.array(self._segments, np.int32).reshape(-1, 4)[source]
+        return PromptLog(
+            session=np.array(columns[0], np.int32)[order],
+            time_s=time_s[order],
+            timed=timed,
+            output_tokens=np.array(columns[2], np.int64)[order],
+            cached_tokens=np.array(columns[3], np.int64)[order],
+            model=np.array(columns[4], np.int32)[order],
+            starts=moved.astype(np.int64),
+            content=segments[:, 0],
+            label=segments[:, 1],
+            kind=segments[:, 2].astype(np.int8),
+            mark=segments[:, 3].astype(bool),
+            contents=[content for content, _ in self._contents],
+            units=self._units,
+            tokens=np.array(self._tokens, np.int64),
+            labels=list(self._labels),
+            sessions=list(self._sessions),
+            models=list(self._models),
+            source=[columns[5][c] for c in order],
+            encoder=self.encoder,
+        )
+
+
+_KIND = {kind: i for i, kind in enumerate(KINDS)}
+
+
+def common_prefix(a: bytes, b: bytes) -> int:
+    """Length of the longest common prefix of two byte strings.
+
+    Args:
+      a, b: the strings.
+
+    Returns:
+      Bytes.
+    """
+    end = min(len(a), len(b))
+    done, step = 0, 64
+    while done < end:  # in growing steps: most pairs differ early
+        stop = min(done + step, end)
+        if a[done:stop] != b[done:stop]:
+            x = np.frombuffer(a, np.uint8, stop - done, done)
+            y = np.frombuffer(b, np.uint8, stop - done, done)
+            return done + int((x != y).argmax())
+        done, step = stop, step * 4
+    return end

@@ -1,0 +1,257 @@
+"""Remedies: the same calls with their prompts laid out otherwise, log to log.
+
+They are also the layouts of `jaxmem.sessions`. A call follows its reference, the earlier call that
+shares most with it; what waits, waits until a compaction: a call whose other segments no longer
+extend those of its reference, so that the prefix breaks anyway.
+"""
+
+import dataclasses
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxmem.common import lookup
+from jaxmem.prompts.log import KINDS, LogBuilder, PromptLog, common_prefix
+from jaxmem.prompts.reuse import reuse
+from jaxmem.prompts.volatile import masked
+
+
+def move_last(log: PromptLog, labels: Collection[str]) -> PromptLog:
+    """Segments moved behind all others of their prompt.
+
+    Args:
+      log: the calls.
+      labels: of the segments.
+
+    Returns:
+      The log with the others in their order, then those.
+
+    Raises:
+      ValueError: if the log has no such label.
+    """
+    moves = _chosen(log, labels)
+    rows = [np.arange(a, b) for a, b in zip(log.starts, log.starts[1:])]
+    return _arranged(log, [np.concatenate([r[~moves[r]], r[moves[r]]]) for r in rows])
+
+
+def freeze(log: PromptLog, labels: Collection[str]) -> PromptLog:
+    """Segments shown as they were at the last compaction.
+
+    Args:
+      log: the calls.
+      labels: of the segments.
+
+    Returns:
+      The log; between compactions a call shows what its reference showed.
+
+    Raises:
+      ValueError: if the log has no such label.
+    """
+    return _frozen(log, labels, notes=False)
+
+
+def append_edits(log: PromptLog, labels: Collection[str]) -> PromptLog:
+    """Segments shown as at the last compaction, each change since then a note behind the rest.
+
+    A note holds what the new content has and the old one lacked; it stays where it was first
+    shown, and goes with the compaction that merges it.
+
+    Args:
+      log: the calls.
+      labels: of the segments.
+
+    Returns:
+      The log.
+
+    Raises:
+      ValueError: if the log has no such label.
+    """
+    return _frozen(log, labels, notes=True)
+
+
+def sort_tools(log: PromptLog) -> PromptLog:
+    """Definitions of tools in the order of their contents, where they stand.
+
+    Args:
+      log: the calls.
+
+    Returns:
+      The log.
+    """
+    rank = np.empty(len(log.contents), np.int64)
+    rank[sorted(range(len(log.contents)), key=lambda k: log.contents[k])] = np.arange(
+        len(log.contents)
+    )
+    tools = log.kind == KINDS.index("tools")
+    rows = []
+    for a, b in zip(log.starts, log.starts[1:]):
+        row = np.arange(a, b)
+        places = row[tools[row]]
+        row[tools[row]] = places[np.argsort(rank[log.content[places]], kind="stable")]
+        rows.append(row)
+    return _arranged(log, rows)
+
+
+def drop_volatile(log: PromptLog, labels: Collection[str]) -> PromptLog:
+    """Segments without their times, identifiers and numbers: each becomes one constant sign.
+
+    Args:
+      log: the calls.
+      labels: of the segments.
+
+    Returns:
+      The log.
+
+    Raises:
+      ValueError: if the log has no such label.
+    """
+    chosen = _chosen(log, labels)
+    pool = _Pool(log)
+    content = log.content.copy()
+    for c in np.unique(log.content[chosen]):
+        if log.units[c]:
+            new = pool.add(masked(log.contents[c]))
+            content[chosen & (log.content == c)] = new
+    return pool.log(dataclasses.replace(log, content=content))
+
+
+class _Pool:
+    """The contents of a log, and new ones."""
+
+    def __init__(self, log: PromptLog) -> None:
+        self.builder = LogBuilder(log.encoder)
+        self.first = len(log.contents)
+        self.known = {text: k for k, text in enumerate(log.contents) if log.units[k]}
+
+    def add(self, text: bytes) -> int:
+        if text in self.known:
+            return self.known[text]
+        return self.first + self.builder.intern(text, None)
+
+    def log(self, log: PromptLog) -> PromptLog:
+        """The log with the new contents behind its own."""
+        more = self.builder.build()
+        if not more.contents:
+            return log
+        return dataclasses.replace(
+            log,
+            contents=[*log.contents, *more.contents],
+            units=[*log.units, *more.units],
+            tokens=np.concatenate([log.tokens, more.tokens]),
+        )
+
+
+class _Note(NamedTuple):
+    """A change that waits behind the `anchor`-th of the other segments."""
+
+    anchor: int
+    content: int
+    like: int  # the segment whose label and kind it takes
+
+
+class _Shown(NamedTuple):
+    """What a call shows of the chosen segments: indices of some call's, and notes."""
+
+    group: np.ndarray
+    notes: tuple[_Note, ...]
+
+
+def _frozen(log: PromptLog, labels: Collection[str], notes: bool) -> PromptLog:
+    chosen = _chosen(log, labels)
+    rows = [np.arange(a, b) for a, b in zip(log.starts, log.starts[1:])]
+    others = [row[~chosen[row]] for row in rows]
+    groups = [row[chosen[row]] for row in rows]
+    base = reuse(_arranged(log, others))
+    pool = _Pool(log)
+    shown: list[_Shown] = []
+    content, label, kind, mark, sizes = [], [], [], [], []
+    for call, (row, rest, group) in enumerate(zip(rows, others, groups)):
+        before = int(base.reference[call])
+        compacted = before < 0 or base.broken[call] > 0
+        # Another agent, or a new beginning: less than half of the reference is left.
+        compacted = compacted or 2 * base.shared[call] < base.log.prompt_tokens[before]
+        if compacted or not len(group) or not len(groups[before]):
+            state = _Shown(group, ())
+        else:
+            state = shown[before]
+            if notes:
+                kept = int(base.position[call])
+                state = state._replace(
+                    notes=tuple(n._replace(anchor=min(n.anchor, kept)) for n in state.notes)
+                    + _changes(log, pool, groups[before], group, len(rest))
+                )
+        shown.append(state)
+        place = int(np.argmax(chosen[row])) if len(group) else 0  # as many others stand before it
+        parts: list[tuple[np.ndarray, int]] = []  # segments, and the content of a note or -1
+        cuts = sorted({place, *(n.anchor for n in state.notes), len(rest)})
+        done = 0
+        for cut in cuts:
+            parts.append((rest[done:cut], -1))
+            if cut == place:
+                parts.append((state.group, -1))
+            parts += [(np.array([n.like]), n.content) for n in state.notes if n.anchor == cut]
+            done = cut
+        index = np.concatenate([part for part, _ in parts])
+        new = np.concatenate([np.full(len(part), c) for part, c in parts])
+        content.append(np.where(new < 0, log.content[index], new))
+        label.append(log.label[index])
+        kind.append(log.kind[index])
+        mark.append(log.mark[index])
+        sizes.append(len(index))
+    return pool.log(
+        dataclasses.replace(
+            log,
+            starts=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+            content=_joined(content, np.int32),
+            label=_joined(label, np.int32),
+            kind=_joined(kind, np.int8),
+            mark=_joined(mark, bool),
+        )
+    )
+
+
+def _changes(
+    log: PromptLog, pool: _Pool, before: np.ndarray, after: np.ndarray, anchor: int
+) -> tuple[_Note, ...]:
+    """A note for each content of the second group that the first lacked."""
+    old, new = log.content[before].tolist(), log.content[after].tolist()
+    gone = [c for c in old if c not in set(new)]
+    notes = []
+    for content, segment in zip(new, after.tolist()):
+        if content in old:
+            continue
+        note = content
+        if gone and log.units[content]:  # the difference alone
+            a, b = log.contents[gone.pop(0)], log.contents[content]
+            begins = common_prefix(a, b)
+            ends = common_prefix(a[begins:][::-1], b[begins:][::-1])
+            changed = b[begins : len(b) - ends]
+            note = pool.add(changed) if changed else content
+        notes.append(_Note(anchor, note, segment))
+    return tuple(notes)
+
+
+def _chosen(log: PromptLog, labels: Collection[str]) -> np.ndarray:
+    """Which segments have one of the labels, bool [S]."""
+    names = [labels] if isinstance(labels, str) else list(labels)
+    known = {name: n for n, name in enumerate(log.labels)}
+    ids = [lookup(known, name, "label") for name in names]
+    return np.isin(log.label, ids)
+
+
+def _arranged(log: PromptLog, rows: Sequence[np.ndarray]) -> PromptLog:
+    """A log whose calls hold the given segments of this one."""
+    index = _joined(list(rows), np.int64)
+    return dataclasses.replace(
+        log,
+        starts=np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64),
+        content=log.content[index],
+        label=log.label[index],
+        kind=log.kind[index],
+        mark=log.mark[index],
+    )
+
+
+def _joined(parts: list[np.ndarray], kind: type) -> np.ndarray:
+    return np.concatenate([np.empty(0, kind), *parts]).astype(kind)

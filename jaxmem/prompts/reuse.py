@@ -1,0 +1,335 @@
+"""What a prefix cache reuses of each call, and what broke the rest: by segment and by how."""
+
+import bisect
+import dataclasses
+from collections import deque
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxmem.common import check_number, check_size, lookup
+from jaxmem.prefix_cache import BlockTrace, make_trace
+from jaxmem.prompts.log import PromptLog, common_prefix
+
+SCOPES = ("session", "all")
+HOW = ("first", "extended", "edited", "grown", "replaced", "inserted", "removed", "reordered")
+_HOW = {how: i for i, how in enumerate(HOW)}
+_BREAKS = np.array([how not in ("first", "extended") for how in HOW])
+_TIES = 16  # neighbours looked through for the latest of those that share equally much
+
+
+@dataclasses.dataclass(frozen=True)
+class Reuse:
+    """What of each call an earlier one had computed. Arrays of C calls, numpy's.
+
+    prompt = reused + rounding + expired + broken + fresh, in tokens
+
+    Attributes:
+      log: the calls.
+      reference: int64, the earlier call with the longest common prefix, the latest of equals; -1
+        for the first of its scope.
+      shared: int64, tokens of that prefix.
+      reused: int64, those that a cache of this block size, minimum and time to live serves.
+      rounding: int64, live tokens of it that are too few for a block or for the minimum.
+      expired: int64, tokens of it that no call touched within the time to live.
+      broken: int64, tokens after it that the reference held too: what a change before them made
+        be computed again.
+      fresh: int64, tokens that the reference did not hold.
+      position: int64, the segment at which it ended, counted within the call.
+      how: int8, index into `HOW`: what stands there in place of the reference's segment.
+        "edited" keeps the label; "grown" has the old content as its beginning.
+      cause: int32, index into `log.labels`: the segment that changed; -1 where nothing broke.
+    """
+
+    log: PromptLog
+    reference: np.ndarray
+    shared: np.ndarray
+    reused: np.ndarray
+    rounding: np.ndarray
+    expired: np.ndarray
+    broken: np.ndarray
+    fresh: np.ndarray
+    position: np.ndarray
+    how: np.ndarray
+    cause: np.ndarray
+
+    @property
+    def recomputed(self) -> np.ndarray:
+        """Tokens computed again or for the first time, int64 [C]."""
+        return self.log.prompt_tokens - self.reused
+
+    @property
+    def share(self) -> float:
+        """Reused tokens over all prompt tokens; 0 for an empty log."""
+        return float(self.reused.sum() / max(int(self.log.prompt_tokens.sum()), 1))
+
+    @cached_property
+    def by_cause(self) -> dict[tuple[str, str], tuple[int, int]]:
+        """(label, how) -> (calls, broken tokens) of each kind of break, the costliest first."""
+        found: dict[tuple[str, str], tuple[int, int]] = {}
+        for call in np.flatnonzero(_BREAKS[self.how] & (self.broken > 0)):
+            key = (self.log.labels[self.cause[call]], HOW[self.how[call]])
+            calls, tokens = found.get(key, (0, 0))
+            found[key] = (calls + 1, tokens + int(self.broken[call]))
+        return dict(sorted(found.items(), key=lambda item: (-item[1][1], item[0])))
+
+
+def reuse(
+    log: PromptLog,
+    block_tokens: int = 1,
+    *,
+    scope: str = "session",
+    ttl_s: float = np.inf,
+    minimum_tokens: int = 0,
+    tail_tokens: int = 0,
+) -> Reuse:
+    """The longest prefix of each prompt that an earlier call had, and why it is no longer.
+
+    shared_i = max over earlier calls j of the scope of |common prefix of prompts i and j|
+
+    A call keeps alive all prefixes of its prompt: one expires `ttl_s` after the last call that
+    begins with it.
+
+    Args:
+      log: the calls.
+      block_tokens: only whole blocks of so many tokens are reused.
+      scope: "session", or "all" where sessions share a cache.
+      ttl_s: time to live after the last use, seconds.
+      minimum_tokens: shorter prefixes are not reused.
+      tail_tokens: tokens at the end of a prompt that are always computed; 1 on most engines.
+
+    Returns:
+      Tokens by what became of them, a cause for each break.
+
+    Raises:
+      ValueError: for an unknown scope, numbers out of range, or a time to live for a log
+        without times.
+    """
+    scope = lookup({name: name for name in SCOPES}, scope, "scope")
+    block = check_size("block_tokens", block_tokens)
+    least = check_size("minimum_tokens", minimum_tokens, 0)
+    tail = check_size("tail_tokens", tail_tokens, 0)
+    check_number("ttl_s", ttl_s, scalar=True)
+    if np.isfinite(ttl_s) and not log.timed:
+        raise ValueError("ttl_s: the log has no times, a time to live cannot apply")
+    matches = _matches(log, scope, np.inf)
+    shared = np.array([match.tokens for match in matches], np.int64)
+    live = shared
+    if np.isfinite(ttl_s):
+        live = np.array([match.tokens for match in _matches(log, scope, ttl_s)], np.int64)
+    prompt = log.prompt_tokens
+    reused = np.minimum(live, np.maximum(prompt - tail, 0)) // block * block
+    reused = np.where(reused >= least, reused, 0)
+    diagnoses = [_diagnose(log, c, match) for c, match in enumerate(matches)]
+    fresh = np.array([d.fresh for d in diagnoses], np.int64)
+    return Reuse(
+        log=log,
+        reference=np.array([match.call for match in matches], np.int64),
+        shared=shared,
+        reused=reused,
+        rounding=live - reused,
+        expired=shared - live,
+        broken=prompt - shared - fresh,
+        fresh=fresh,
+        position=np.array([match.segments for match in matches], np.int64),
+        how=np.array([_HOW[d.how] for d in diagnoses], np.int8),
+        cause=np.array([d.cause for d in diagnoses], np.int32),
+    )
+
+
+def block_trace(log: PromptLog, block_tokens: int = 16, scope: str = "all") -> BlockTrace:
+    """The prompts as chained blocks, for every capacity at once (`jaxmem.prefix_cache`).
+
+    Args:
+      log: the calls.
+      block_tokens: tokens a block.
+      scope: "all", or "session" where nothing is shared between sessions.
+
+    Returns:
+      Full blocks only; equal ids are equal prefixes.
+
+    Raises:
+      ValueError: as `reuse`.
+    """
+    found = reuse(log, block_tokens, scope=scope)
+    blocks = log.prompt_tokens // block_tokens
+    ids: list[np.ndarray] = []
+    used = 0
+    for call, (count, kept) in enumerate(zip(blocks, found.reused // block_tokens)):
+        old = ids[found.reference[call]][:kept] if kept else np.empty(0, np.int64)
+        ids.append(np.concatenate([old, np.arange(used, used + count - kept)]))
+        used += int(count - kept)
+    return make_trace(
+        np.concatenate(ids) if ids else np.empty(0, np.int64),
+        blocks,
+        log.prompt_tokens,
+        log.output_tokens,
+        log.time_s - log.time_s[0] if log.calls else log.time_s,
+        block_tokens,
+    )
+
+
+class _Match(NamedTuple):
+    """The earlier call that shares the longest prefix: whole segments, and tokens in all."""
+
+    call: int
+    segments: int
+    tokens: int
+
+
+class _Diagnosis(NamedTuple):
+    """What stands where the common prefix ends."""
+
+    how: str
+    cause: int
+    fresh: int
+
+
+def _matches(log: PromptLog, scope: str, ttl_s: float) -> list[_Match]:
+    """For each call the earlier one of its scope, touched within `ttl_s`, that shares most.
+
+    Two indices: the last call through each prefix of whole segments gives the latest call that
+    shares them all; prompts kept in sorted order have the one that shares most of the next
+    segment as a neighbour.
+    """
+    scopes = log.session.tolist() if scope == "session" else [0] * log.calls
+    prefixes, contents, order = log.prefix.tolist(), log.content.tolist(), log.order
+    ends = np.concatenate([[0], np.cumsum(log.segment_tokens)]).tolist()
+    bounds, times = log.starts.tolist(), log.time_s.tolist()
+    through: dict[tuple[int, int], int] = {}  # (scope, prefix) -> last call through it
+    ordered: dict[int, _Sorted] = {}
+    found = []
+    for call in range(log.calls):
+        start, end, who = bounds[call], bounds[call + 1], scopes[call]
+        oldest = times[call] - ttl_s
+        near = ordered.setdefault(who, _Sorted(log, ttl_s))
+        near.expire(oldest)
+        latest, depth = through.get((who, -1), -1), 0
+        if latest >= 0 and times[latest] < oldest:
+            latest = -1
+        if latest >= 0:
+            for s in range(start, end):
+                last = through.get((who, prefixes[s]), -1)
+                if last < 0 or times[last] < oldest:
+                    break
+                latest, depth = last, depth + 1
+        partial = 0
+        key = tuple(order[c] for c in contents[start:end])
+        if latest >= 0 and start + depth < end:
+            partial = _partial(log, call, latest, depth)
+            other, most = near.best(key, call, depth)
+            if most > partial:
+                latest, partial = other, most
+        found.append(_Match(latest, depth, ends[start + depth] - ends[start] + partial))
+        near.add(key, call)
+        through[who, -1] = call
+        for s in range(start, end):
+            through[who, prefixes[s]] = call
+    return found
+
+
+class _Sorted:
+    """Distinct prompts of one scope in the order of their bytes, each with its latest call."""
+
+    def __init__(self, log: PromptLog, ttl_s: float) -> None:
+        self.log = log
+        self.keys: list[tuple[bytes, ...]] = []
+        self.latest: dict[tuple[bytes, ...], int] = {}
+        self.uses: deque[tuple[float, tuple[bytes, ...]]] | None = (
+            deque() if np.isfinite(ttl_s) else None
+        )
+
+    def add(self, key: tuple[bytes, ...], call: int) -> None:
+        if key not in self.latest:
+            bisect.insort(self.keys, key)
+        self.latest[key] = call
+        if self.uses is not None:
+            self.uses.append((float(self.log.time_s[call]), key))
+
+    def expire(self, oldest: float) -> None:
+        while self.uses and self.uses[0][0] < oldest:
+            key = self.uses.popleft()[1]
+            if key in self.latest and self.log.time_s[self.latest[key]] < oldest:
+                del self.latest[key], self.keys[bisect.bisect_left(self.keys, key)]
+
+    def best(self, key: tuple[bytes, ...], call: int, depth: int) -> tuple[int, int]:
+        """The latest of the calls that share most of the segment after `depth` equal ones."""
+        place = bisect.bisect_left(self.keys, key)
+        call_of, most = -1, 0
+        for way in (range(place - 1, place - 1 - _TIES, -1), range(place, place + _TIES)):
+            for n in way:
+                if not 0 <= n < len(self.keys):
+                    break
+                other = self.latest[self.keys[n]]
+                shares = _partial(self.log, call, other, depth)
+                if shares < most or shares == 0:
+                    break
+                if shares > most or other > call_of:
+                    call_of, most = other, shares
+        return call_of, most
+
+
+def _partial(log: PromptLog, a: int, b: int, depth: int) -> int:
+    """Tokens two calls share of what follows `depth` segments, which are equal."""
+    i, j = log.starts[a] + depth, log.starts[b] + depth
+    if i >= log.starts[a + 1] or j >= log.starts[b + 1]:
+        return 0
+    x, y = int(log.content[i]), int(log.content[j])
+    if depth and log.prefix[i - 1] != log.prefix[j - 1]:
+        return 0
+    return log.shared_tokens(x, y) if x != y else 0
+
+
+def _diagnose(log: PromptLog, call: int, match: _Match) -> _Diagnosis:
+    """How the call departs from its reference, and how much of its rest is new."""
+    start, end = int(log.starts[call]), int(log.starts[call + 1])
+    here = start + match.segments
+    rest = int(log.prompt_tokens[call]) - match.tokens
+    if match.call < 0:
+        return _Diagnosis("first", -1, rest)
+    there, last = int(log.starts[match.call]) + match.segments, int(log.starts[match.call + 1])
+    if here == end or there == last:
+        return _Diagnosis("extended", -1, rest)
+    new, old = log.content[here:end].tolist(), log.content[there:last].tolist()
+    held, kept = set(old), set(new)
+    labels = log.label[here:end].tolist()
+    gone: dict[int, list[int]] = {}  # by label, what the call no longer has
+    for content, label in zip(old, log.label[there:last].tolist()):
+        if content not in kept:
+            gone.setdefault(label, []).append(content)
+    fresh = 0
+    for n, (content, label) in enumerate(zip(new, labels)):
+        if content in held:
+            continue
+        tokens = int(log.tokens[content])
+        begins = match.tokens - int(log.segment_tokens[start:here].sum()) if n == 0 else 0
+        same = begins
+        if gone.get(label):
+            same = max(_in_common(log, gone[label].pop(0), content), begins)
+        fresh += tokens - same
+    old_label = int(log.label[there])
+    if old[0] in kept:
+        how, cause = ("reordered" if new[0] in held else "inserted"), labels[0]
+    elif new[0] in held:
+        how, cause = "removed", old_label
+    elif labels[0] == old_label:
+        whole = log.units[old[0]] and log.shared_tokens(old[0], new[0]) == (
+            len(log.units[old[0]]) // log.encoder.unit_bytes
+        )
+        how, cause = ("grown" if whole else "edited"), labels[0]
+    else:
+        how, cause = "replaced", labels[0]
+    return _Diagnosis(how, cause, min(fresh, rest))
+
+
+def _in_common(log: PromptLog, old: int, new: int) -> int:
+    """Tokens at the beginning and end of a content that its old form had, if most of it."""
+    a, b = log.units[old], log.units[new]
+    begins = common_prefix(a, b)
+    a, b = a[begins:][::-1], b[begins:][::-1]
+    ends = common_prefix(a, b)
+    if 2 * (begins + ends) < min(begins + len(a), begins + len(b)):
+        return 0
+    unit = log.encoder.unit_bytes
+    return min(int(begins // unit) + int(ends // unit), int(log.tokens[new]))

@@ -1,0 +1,105 @@
+"""Remedies: layouts by hand on logs of a few calls, and the volatile fields they drop."""
+
+import numpy as np
+import pytest
+
+from jaxmem.prompts import LogBuilder, PromptLog, Segment, reuse
+from jaxmem.prompts.remedies import append_edits, drop_volatile, freeze, move_last, sort_tools
+from jaxmem.prompts.volatile import differing_field, masked
+
+KIND = {"S": "system", "T": "tools", "M": "memory", "H": "history"}
+
+
+def log_of(*prompts: str) -> PromptLog:
+    """ "S1 M2 H3" has a segment S named S1, M named M2, H named H3, each of 10 tokens."""
+    builder = LogBuilder()
+    for prompt in prompts:
+        parts = prompt.split()
+        builder.call([Segment(p[0], KIND[p[0]], p.encode(), tokens=10) for p in parts])
+    return builder.build()
+
+
+def shown(log: PromptLog) -> list[str]:
+    return [
+        b" ".join(log.contents[c] for c in log.content[a:b]).decode()
+        for a, b in zip(log.starts, log.starts[1:])
+    ]
+
+
+SESSION = ("S M1 H1", "S M1 H1 H2", "S M1 M2 H1 H2 H3", "S M1 M3 H1 H2 H3 H4", "S M1 M3 H3 H4 H5")
+
+
+def test_layouts_of_an_edited_memory() -> None:
+    log = log_of(*SESSION)
+    assert shown(move_last(log, "M"))[2] == "S H1 H2 H3 M1 M2"
+    assert shown(freeze(log, ["M"])) == [
+        "S M1 H1", "S M1 H1 H2", "S M1 H1 H2 H3", "S M1 H1 H2 H3 H4", "S M1 M3 H3 H4 H5",
+    ]  # fmt: skip
+    assert shown(append_edits(log, "M")) == [
+        "S M1 H1", "S M1 H1 H2", "S M1 H1 H2 H3 M2", "S M1 H1 H2 H3 M2 H4 M3", "S M1 M3 H3 H4 H5",
+    ]  # fmt: skip
+    costs = [reuse(x).recomputed.sum() for x in (log, append_edits(log, "M"), freeze(log, "M"))]
+    assert costs[0] > costs[1] > costs[2]
+
+
+def test_agents_that_take_turns_wait_for_their_own_compaction() -> None:
+    other = ("T M7 H8", "T M8 H8 H9")
+    log = log_of(SESSION[1], other[0], SESSION[2], other[1])
+    assert shown(freeze(log, "M"))[2:] == ["S M1 H1 H2 H3", "T M7 H8 H9"]
+
+
+def test_a_grown_text_leaves_its_difference_as_the_note() -> None:
+    builder = LogBuilder()
+    for memory in (b"The user likes tea.", b"The user likes tea. And jam."):
+        builder.call([Segment("M", "memory", memory), Segment("H", "history", b"hello")])
+    assert shown(append_edits(builder.build(), "M"))[1] == "The user likes tea. hello  And jam."
+
+
+def test_sorted_tools_stand_where_they_stood() -> None:
+    log = log_of("S T2 T1 H1", "S T1 T2 H1 H2")
+    assert shown(sort_tools(log)) == ["S T1 T2 H1", "S T1 T2 H1 H2"]
+
+
+def test_dropped_fields() -> None:
+    builder = LogBuilder()
+    for minute in (b"10:05", b"10:06"):
+        builder.call(
+            [
+                Segment("S", "system", b"Now " + minute + b". Be kind."),
+                Segment("H", "history", b"1"),
+            ]
+        )
+    log = drop_volatile(builder.build(), "S")
+    assert shown(log) == ["Now #. Be kind. 1"] * 2
+    assert reuse(log).reused[1] == log.prompt_tokens[1]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field"),
+    [
+        (b"at 2026-01-02T10:05:01Z go", b"at 2026-01-02T10:05:02Z go", "time"),
+        (b"Today is Mon, 30 Nov 2026.", b"Today is Tue, 1 Dec 2026.", "time"),
+        (b"Today is Monday, November 30, 2026", b"Today is Tuesday, December 1, 2026", "time"),
+        (b"at 9:59 am", b"at 10:00 am", "time"),
+        (b"[49% - 1,085/2,200 chars]", b"[50% - 1,100/2,200 chars]", "number"),
+        (b"run 1b4e28ba-2fa1-11d2-883f-0016d3cca427", b"run 1b4e28ba-2fa1-11d2-883f-0016d3cca428",
+         "id"),
+        (b"I like tea", b"I like jam", None),
+        (b"may 5 cats", b"may 6 cats", "number"),
+    ],
+)  # fmt: skip
+def test_what_differs(old: bytes, new: bytes, field: str | None) -> None:
+    assert differing_field(old, new) == field
+    assert (masked(old) == masked(new)) == (field is not None)
+
+
+@pytest.mark.parametrize("remedy", [move_last, freeze, append_edits, drop_volatile])
+def test_an_unknown_label_is_named(remedy) -> None:
+    with pytest.raises(ValueError, match="label"):
+        remedy(log_of("S H1"), ["memory"])
+
+
+def test_nothing_is_lost_by_moving() -> None:
+    log = log_of(*SESSION)
+    for laid_out in (move_last(log, "M"), sort_tools(log)):
+        np.testing.assert_array_equal(laid_out.prompt_tokens, log.prompt_tokens)
