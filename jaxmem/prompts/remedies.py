@@ -14,7 +14,7 @@ import numpy as np
 from jaxmem.common import lookup
 from jaxmem.prompts.log import KINDS, LogBuilder, PromptLog, common_prefix
 from jaxmem.prompts.reuse import reuse
-from jaxmem.prompts.volatile import masked
+from jaxmem.prompts.volatile import FIELDS, masked
 
 
 def move_last(log: PromptLog, labels: Collection[str]) -> PromptLog:
@@ -93,12 +93,15 @@ def sort_tools(log: PromptLog) -> PromptLog:
     return _arranged(log, rows)
 
 
-def drop_volatile(log: PromptLog, labels: Collection[str]) -> PromptLog:
+def drop_volatile(
+    log: PromptLog, labels: Collection[str], fields: Collection[str] = FIELDS
+) -> PromptLog:
     """Segments without their times, identifiers and numbers: each becomes one constant sign.
 
     Args:
       log: the calls.
       labels: of the segments.
+      fields: which kinds of field, of `volatile.FIELDS`.
 
     Returns:
       The log.
@@ -111,7 +114,7 @@ def drop_volatile(log: PromptLog, labels: Collection[str]) -> PromptLog:
     content = log.content.copy()
     for c in np.unique(log.content[chosen]):
         if log.units[c]:
-            new = pool.add(masked(log.contents[c]))
+            new = pool.add(masked(log.contents[c], fields))
             content[chosen & (log.content == c)] = new
     return pool.log(dataclasses.replace(log, content=content))
 

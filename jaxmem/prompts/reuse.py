@@ -314,9 +314,8 @@ def _diagnose(log: PromptLog, call: int, match: _Match) -> _Diagnosis:
     elif new[0] in held:
         how, cause = "removed", old_label
     elif labels[0] == old_label:
-        whole = log.units[old[0]] and log.shared_tokens(old[0], new[0]) == (
-            len(log.units[old[0]]) // log.encoder.unit_bytes
-        )
+        before, after = log.units[old[0]], log.units[new[0]]
+        whole = before and common_prefix(before, after) == len(before)
         how, cause = ("grown" if whole else "edited"), labels[0]
     else:
         how, cause = "replaced", labels[0]

@@ -5,7 +5,7 @@ import pytest
 
 from jaxmem.prompts import LogBuilder, PromptLog, Segment, reuse
 from jaxmem.prompts.remedies import append_edits, drop_volatile, freeze, move_last, sort_tools
-from jaxmem.prompts.volatile import differing_field, masked
+from jaxmem.prompts.volatile import differing_fields, field_at, masked
 
 KIND = {"S": "system", "T": "tools", "M": "memory", "H": "history"}
 
@@ -89,8 +89,16 @@ def test_dropped_fields() -> None:
     ],
 )  # fmt: skip
 def test_what_differs(old: bytes, new: bytes, field: str | None) -> None:
-    assert differing_field(old, new) == field
+    assert differing_fields(old, new) == ((field,) if field else ())
     assert (masked(old) == masked(new)) == (field is not None)
+
+
+def test_the_field_at_a_place() -> None:
+    text = b"a [49% - 1,085/2,200 chars] 10:05"
+    assert field_at(text, text.index(b"85")) == ("number", 9, 14)
+    assert field_at(text, text.index(b"05", 12)) == ("time", 28, 33)
+    assert field_at(text, 0) is None
+    assert masked(text, ("time",)) == b"a [49% - 1,085/2,200 chars] #"
 
 
 @pytest.mark.parametrize("remedy", [move_last, freeze, append_edits, drop_volatile])

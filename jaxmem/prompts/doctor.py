@@ -1,0 +1,325 @@
+"""The doctor: what breaks the prefix of an agent's prompts, what it costs, what would not."""
+
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxmem.common import check_size
+from jaxmem.prompts import remedies
+from jaxmem.prompts.log import KINDS, PromptLog, common_prefix
+from jaxmem.prompts.reuse import HOW, Reuse, reuse
+from jaxmem.prompts.volatile import differing_fields, field_at
+
+EXCERPT = 60  # characters of a change that are shown, old and new together
+_LOOKED_AT = 40  # breaks of a finding whose texts are compared
+_REWRITTEN_TOKENS = 64  # a smaller segment that is replaced whole is no finding
+
+
+class Remedied(NamedTuple):
+    """What one remedy does, by replay of the whole log.
+
+    Attributes:
+      name: the function of `jaxmem.prompts.remedies`.
+      recomputed_tokens: tokens that calls would compute.
+      saved_tokens: fewer than now; negative where it makes things worse.
+      reused_share: reused tokens over all prompt tokens.
+      log: the calls with their prompts so laid out.
+    """
+
+    name: str
+    recomputed_tokens: int
+    saved_tokens: int
+    reused_share: float
+    log: PromptLog
+
+
+class Finding(NamedTuple):
+    """One kind of break: a segment and what happens to it.
+
+    Attributes:
+      label: the segment; "tools" stands for all definitions of tools.
+      labels: those that broke the prefix.
+      kind: its kind, of `KINDS`.
+      how: as in `HOW`, or "rewritten": replaced by a text that has little of the old one.
+      field: the volatile field that changes first ("time", "id", "number"), or "".
+      fields: all volatile fields that change, if nothing else does.
+      calls: how many calls break so.
+      tokens: tokens computed again because of it; of a rewritten segment its own.
+      worst: the call that loses most.
+      old, new: what changed there, at most `EXCERPT` characters together; text of the log.
+      remedies: what was tried, the one to choose first; empty where no layout helps.
+      advice: one thing to do.
+    """
+
+    label: str
+    labels: tuple[str, ...]
+    kind: str
+    how: str
+    field: str
+    fields: tuple[str, ...]
+    calls: int
+    tokens: int
+    worst: int
+    old: str
+    new: str
+    remedies: tuple[Remedied, ...]
+    advice: str
+
+
+class Diagnosis(NamedTuple):
+    """A log, what a prefix cache reuses of it, and why not more.
+
+    Attributes:
+      log: the calls.
+      reuse: what became of their tokens.
+      findings: the costliest first.
+      cured: the log with the first remedy of every finding that has one.
+      avoidable_tokens: tokens computed now and not in `cured`.
+      reused_share: of `cured`.
+    """
+
+    log: PromptLog
+    reuse: Reuse
+    findings: tuple[Finding, ...]
+    cured: PromptLog
+    avoidable_tokens: int
+    reused_share: float
+
+    @property
+    def avoidable_share(self) -> float:
+        """Avoidable tokens over all prompt tokens."""
+        return self.avoidable_tokens / max(int(self.log.prompt_tokens.sum()), 1)
+
+
+def diagnose(
+    log: PromptLog,
+    block_tokens: int = 16,
+    *,
+    scope: str = "session",
+    ttl_s: float = np.inf,
+    minimum_tokens: int = 0,
+    tail_tokens: int = 0,
+    limit: int = 10,
+) -> Diagnosis:
+    """Find what breaks the prefix, and replay the log under each remedy.
+
+    Args:
+      log: the calls.
+      block_tokens, scope, ttl_s, minimum_tokens, tail_tokens: of the cache, as in `reuse`.
+      limit: findings to look into, the costliest ones.
+
+    Returns:
+      The findings, and the log with their first remedies together.
+
+    Raises:
+      ValueError: as `reuse`.
+    """
+    limit = check_size("limit", limit)
+    replay = partial(
+        reuse, block_tokens=block_tokens, scope=scope, ttl_s=ttl_s,
+        minimum_tokens=minimum_tokens, tail_tokens=tail_tokens,
+    )  # fmt: skip
+    now = replay(log)
+    found = [_finding(now, *group) for group in _groups(now)[:limit]]
+    cache: dict[tuple[str, tuple[str, ...], tuple[str, ...]], Remedied] = {}
+    findings = []
+    for finding in found:
+        tried = []
+        for name in _candidates(finding):
+            key = (name, finding.labels if name != "sort_tools" else (), finding.fields)
+            if key not in cache:
+                cache[key] = _remedied(now, name, _remedy(name, finding)(log), replay)
+            tried.append(cache[key])
+        findings.append(_advised(finding, tried))
+    cured, after = log, now
+    for finding in findings:
+        if finding.remedies:
+            attempt = _remedy(finding.remedies[0].name, finding)(cured)
+            result = replay(attempt)
+            if result.recomputed.sum() < after.recomputed.sum():
+                cured, after = attempt, result
+    avoidable = int(now.recomputed.sum() - after.recomputed.sum())
+    return Diagnosis(log, now, tuple(findings), cured, avoidable, after.share)
+
+
+def _groups(found: Reuse) -> list[tuple[str, str, np.ndarray, int]]:
+    """(label, how, calls, tokens) of each kind of break and rewrite, the costliest first."""
+    log = found.log
+    kinds = _kinds(log)
+    groups: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    for call in np.flatnonzero(found.cause >= 0):
+        how, tokens = HOW[found.how[call]], int(found.broken[call])
+        here = int(log.starts[call] + found.position[call])
+        if how in ("edited", "replaced") and KINDS[log.kind[here]] not in ("history", "task"):
+            own = int(log.segment_tokens[here])
+            if found.fresh[call] >= own / 2 >= _REWRITTEN_TOKENS / 2 and tokens < own:
+                how, tokens = "rewritten", own
+        if tokens > 0:
+            cause = found.cause[call]
+            label = "tools" if kinds[cause] == "tools" else log.labels[cause]
+            groups.setdefault((label, how), []).append((int(call), tokens))
+    merged = [
+        (label, how, np.array(rows)[:, 0], sum(tokens for _, tokens in rows))
+        for (label, how), rows in groups.items()
+    ]
+    return sorted(merged, key=lambda group: (-group[3], *group[:2]))
+
+
+def _finding(found: Reuse, label: str, how: str, calls: np.ndarray, tokens: int) -> Finding:
+    """What changes in the breaks of one group."""
+    log = found.log
+    worst = int(calls[np.argmax(found.broken[calls])])
+    first: Counter[str] = Counter()
+    alone: Counter[tuple[str, ...]] = Counter()
+    looked_at = calls[:: max(1, len(calls) // _LOOKED_AT)]
+    for call in looked_at:
+        old, new = _texts(found, int(call))
+        begins = common_prefix(old, new)
+        field = field_at(new, min(begins, max(len(new) - 1, 0)))
+        if how in ("edited", "grown", "rewritten") and field and field_at(old, field[1]):
+            first[field[0]] += 1
+        alone[differing_fields(old, new) if how == "edited" else ()] += 1
+    name, often = max(first.items(), key=lambda item: item[1], default=("", 0))
+    before, after = _excerpts(*_texts(found, worst), how)
+    causes = sorted(set(found.cause[calls].tolist()))
+    return Finding(
+        label=label,
+        labels=tuple(log.labels[cause] for cause in causes),
+        kind=_kinds(log)[causes[0]],
+        how=how,
+        field=name if 2 * often >= len(looked_at) else "",
+        fields=max(alone, key=lambda fields: (alone[fields], fields)),
+        calls=len(calls),
+        tokens=tokens,
+        worst=worst,
+        old=before,
+        new=after,
+        remedies=(),
+        advice="",
+    )
+
+
+def _kinds(log: PromptLog) -> list[str]:
+    """The kind that each label has most often."""
+    counts = np.zeros((len(log.labels), len(KINDS)), np.int64)
+    np.add.at(counts, (log.label, log.kind), 1)
+    return [KINDS[kind] for kind in counts.argmax(axis=1)]
+
+
+def _texts(found: Reuse, call: int) -> tuple[bytes, bytes]:
+    """The contents that stand where the prefix of a call and of its reference ends."""
+    log, place = found.log, found.position[call]
+    old, new = log.starts[found.reference[call]] + place, log.starts[call] + place
+    if KINDS[log.kind[old]] == KINDS[log.kind[new]] == "tools":
+        names = [log.labels[log.label[s]] for s in (old, new)]
+        if names[0] != names[1]:  # which tools, not how their JSON begins
+            return names[0].encode(), names[1].encode()
+    return log.contents[log.content[old]], log.contents[log.content[new]]
+
+
+def _excerpts(old: bytes, new: bytes, how: str) -> tuple[str, str]:
+    """The changed part of two texts, in characters that a terminal can show."""
+    if how == "inserted":
+        old = b""
+    if how == "removed":
+        new = b""
+    begins = common_prefix(old, new)
+    ends = common_prefix(old[begins:][::-1], new[begins:][::-1])
+    start = max(0, begins - 8)
+    fields = [field_at(text, begins) for text in (old, new)]
+    if all(fields):
+        start = min(field[1] for field in fields if field)
+    most = EXCERPT // 2
+    parts = []
+    for text, field in zip((old, new), fields):
+        stop = max(len(text) - ends, field[2] if field else start)
+        part = text[start : start + 4 * most] if stop - start > 4 * most else text[start:stop]
+        # Cut bytes of a character at the ends are left out.
+        shown = "".join(c if c.isprintable() else " " for c in part.decode(errors="ignore"))
+        parts.append(shown if len(shown) <= most else shown[: most - 1] + "…")
+    return parts[0], parts[1]
+
+
+def _candidates(finding: Finding) -> list[str]:
+    """Remedies that keep what the model needs, in order of preference."""
+    if finding.how == "rewritten" or finding.kind in ("history", "summary", "task"):
+        return []
+    if finding.kind == "tools":
+        return ["sort_tools", "freeze"]
+    names = ["drop_volatile"] if finding.fields else []
+    names += ["append_edits"] if finding.kind == "memory" else []
+    names += ["move_last"]
+    names += ["drop_volatile"] if finding.field and not finding.fields else []
+    return names + (["freeze"] if finding.kind != "retrieved" else [])
+
+
+def _remedy(name: str, finding: Finding) -> Callable[[PromptLog], PromptLog]:
+    if name == "sort_tools":
+        return remedies.sort_tools
+    if name == "drop_volatile":
+        fields = finding.fields or (finding.field,)
+        return partial(remedies.drop_volatile, labels=finding.labels, fields=fields)
+    function: Callable[..., PromptLog] = getattr(remedies, name)
+    return partial(function, labels=finding.labels)
+
+
+def _remedied(
+    now: Reuse, name: str, log: PromptLog, replay: Callable[[PromptLog], Reuse]
+) -> Remedied:
+    after = replay(log)
+    recomputed = int(after.recomputed.sum())
+    return Remedied(name, recomputed, int(now.recomputed.sum()) - recomputed, after.share, log)
+
+
+_DO = {
+    "sort_tools": "send the tools in one order, sorted by name",
+    "drop_volatile": "drop the {field} from it, or pass it in the newest message",
+    "append_edits": "leave it as it is and append each edit as a message; merge at compaction",
+    "move_last": "move it behind the history",
+    "freeze": "keep it as it was until the next compaction",
+}
+_NONE = {
+    "rewritten": "append to it or change single entries instead of writing it anew",
+    "removed": "evict more at a time: each eviction computes the rest of the history again",
+    "history": "do not change earlier messages: append to them",
+}
+_FIELD_NAMES = {"time": "time stamp", "id": "identifier", "number": "counter", "": "changing part"}
+
+
+def _advised(finding: Finding, tried: list[Remedied]) -> Finding:
+    """The finding with its remedies, the best first, and what to do."""
+    # These withhold something that the model may need: only where nothing else helps.
+    withhold = {"freeze"} if finding.fields else {"freeze", "drop_volatile"}
+    whole = [r for r in tried if r.name not in withhold and r.saved_tokens > 0]
+    most = max((r.saved_tokens for r in whole or tried), default=0)
+    if most <= 0:
+        if finding.how == "rewritten":
+            advice = _NONE["rewritten"]
+        elif finding.kind == "summary" or finding.how == "removed":
+            advice = _NONE["removed"]
+        else:
+            advice = _NONE["history"] if finding.kind in ("history", "task") else (
+                "change it less often, or all at once where the history is compacted"
+            )  # fmt: skip
+        return finding._replace(advice=advice)
+    # The first in order of preference that comes near the best.
+    best = next(r for r in whole or tried if r.saved_tokens >= 0.95 * most)
+    field = _FIELD_NAMES[finding.fields[0] if finding.fields else finding.field]
+    rest = sorted((r for r in tried if r is not best), key=lambda r: -r.saved_tokens)
+    return finding._replace(remedies=(best, *rest), advice=_DO[best.name].format(field=field))
+
+
+def without_text(diagnosis: Diagnosis) -> Diagnosis:
+    """The same with nothing of the log's text in its findings.
+
+    Args:
+      diagnosis: from `diagnose`.
+
+    Returns:
+      Its findings with empty excerpts; labels stay.
+    """
+    bare = tuple(finding._replace(old="", new="") for finding in diagnosis.findings)
+    return diagnosis._replace(findings=bare)
