@@ -84,7 +84,7 @@ def json_rows(file: Path, name: str, last_may_break: bool = False) -> Iterator[R
                     rest = "".join(lines)
                     if error is None and rest.strip():  # lines that are arrays
                         yield Row(where, f"{name}:{number}", value)
-                        for more, text in enumerate(rest.splitlines(), number + 1):
+                        for more, text in enumerate(rest.split("\n"), number + 1):
                             if text.strip():
                                 yield _row(text, name, more)
                         return

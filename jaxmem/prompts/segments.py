@@ -58,19 +58,24 @@ _SYSTEM_TAGS = {"base_instructions"}  # what is inside speaks about memory, and 
 _CONTAINERS = {"memory_blocks", "core_memory", "memory", "memories"}
 _NAMED_FIRST = ("memory", "summary", "retrieved")  # kinds that stand first in a label
 
-_MARKER = re.compile(
-    r"""^(?:
-      (?P<word>system|user|assistant|human|ai|tool|developer)[ \t]*:(?=\s|$)
+# A newline first, so that the search skips from line to line.
+_SPEAKER = re.compile(
+    r"""\n(?i:
+      (?P<word>system|user|assistant|human|ai|tool|developer)[ \t]*:(?=\s|\Z)
     | \#{2,3}[ ](?P<hash>human|user|assistant|system|instruction|input|response)[ \t]*:?[ \t]*$
-    )
-    | <\|im_start\|>(?P<chatml>\w+)
+    )""",
+    re.MULTILINE | re.VERBOSE,
+)
+_SPECIAL = re.compile(
+    r"""<\|im_start\|>(?P<chatml>\w+)
     | <\|start_header_id\|>(?P<llama>\w+)<\|end_header_id\|>
     | <\|(?P<pipe>system|user|assistant)\|>
     | <start_of_turn>(?P<gemma>\w+)
     | <｜(?P<deepseek>User|Assistant)｜>
     | (?P<inst>\[/?INST\])""",
-    re.MULTILINE | re.VERBOSE | re.IGNORECASE,
+    re.VERBOSE,
 )
+_SPECIAL_STARTS = ("<|", "<start_of_turn>", "<｜", "INST]")
 _ROLES = {
     "human": "user",
     "ai": "assistant",
@@ -140,7 +145,10 @@ def split_plain(text: str) -> list[Part]:
     """
     parts: list[Part] = []
     start, role = 0, ""
-    for match in _MARKER.finditer(text):
+    markers = list(_SPEAKER.finditer("\n" + text))  # which starts where the line does in `text`
+    if any(token in text for token in _SPECIAL_STARTS):
+        markers = sorted([*markers, *_SPECIAL.finditer(text)], key=lambda match: match.start())
+    for match in markers:
         _add_plain(parts, text[start : match.start()], role)
         name = match[match.lastgroup or 0].lower()
         start, role = match.start(), _ROLES.get(name, name)
@@ -179,7 +187,8 @@ def _sections(text: str, base: str, kind: str) -> list[Part]:
     after_close = counted = False
     last_close: dict[str, int] = {}
     for match in _LINE.finditer(text):
-        group = match.lastgroup
+        if len(starts) >= MAX_SECTIONS:
+            break
         if match["fence"]:
             mark = match["fence"]
             if not fence:
@@ -189,13 +198,13 @@ def _sections(text: str, base: str, kind: str) -> list[Part]:
             continue
         if fence:
             continue
-        if group == "close":
+        if match["close"]:
             end = _close(opened, match["close"], text, match.end())
             if end is None:
                 continue
             if after_close and not text[starts[-1] : match.start()].strip():
                 starts[-1], labels[-1] = end, _named(opened, base, kind)
-            elif len(starts) < MAX_SECTIONS:
+            else:
                 starts.append(end)
                 labels.append(_named(opened, base, kind))
             body, after_close, counted = end, True, False
@@ -217,7 +226,7 @@ def _sections(text: str, base: str, kind: str) -> list[Part]:
         opened.append(section)
         if joins:
             labels[-1] = _named(opened, base, kind)
-        elif len(starts) < MAX_SECTIONS:
+        else:
             starts.append(match.start())
             labels.append(_named(opened, base, kind))
         body, after_close, counted = match.end(), False, bool(match["count"])
@@ -241,6 +250,8 @@ def _opener(
         if match["rest"].strip() and what not in _NAMED_FIRST:
             return None  # text after it on the line: markup within a sentence
         if tag not in last_close:
+            if len(last_close) >= MAX_SECTIONS:
+                return None
             last_close[tag] = text.rfind(f"</{tag}>")
         if last_close[tag] < match.end():
             return _Open("", TITLE, f"<{tag}>", what)  # never closed: up to the next section
