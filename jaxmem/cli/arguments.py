@@ -113,6 +113,28 @@ def rate(text: str) -> float:
     return value
 
 
+def share(text: str) -> float:
+    """A share of 0 to 1: 0.05 or 5%.
+
+    Args:
+      text: what was typed.
+
+    Returns:
+      The share.
+
+    Raises:
+      argparse.ArgumentTypeError: if it is anything else.
+    """
+    number, percent = text.strip().removesuffix("%"), text.strip().endswith("%")
+    try:
+        value = float(number) / (100 if percent else 1)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"expected a share, 0.05 or 5%, got {text!r}")
+    return value
+
+
 def _scaled(text: str, units: dict[str, int], what: str) -> int:
     # Commas only between thousands: "1,5k" is no fifteen thousand.
     match = re.fullmatch(r"(\d{1,3}(?:,\d{3})+|\d+)(\.\d+)?\s*([A-Za-z]*)", text.strip())

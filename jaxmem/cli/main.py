@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import jaxmem
-from jaxmem.cli import cache, cost, demo
+from jaxmem.cli import cache, cost, demo, doctor
 
-COMMANDS = (demo, cost, cache)
+COMMANDS = (demo, cost, cache, doctor)
 
 
 class Parser(argparse.ArgumentParser):

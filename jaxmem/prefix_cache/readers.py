@@ -16,6 +16,8 @@ from jaxmem.prefix_cache.distances import MAX_ACCESSES
 from jaxmem.prefix_cache.trace import BlockTrace, make_trace
 
 MOONCAKE_BLOCK_TOKENS = 512
+# Fields of request bodies and of what wraps them.
+_PROMPTS = {"messages", "input", "prompt", "request", "body", "request_json", "message"}
 
 
 class _Requests(NamedTuple):
@@ -61,6 +63,10 @@ def read_trace(
         if not isinstance(row, dict):
             raise ValueError(f"{where}: expected a JSON object, got {type(row).__name__}")
         if sessions is None:
+            if "hash_ids" not in row and _PROMPTS & row.keys():
+                raise ValueError(
+                    f"{path} is a log of prompts, not of blocks: jaxmem doctor {path} reads it"
+                )
             sessions = "requests" in row
             size = _integer(row, "block_size", where, 1) if sessions else block_tokens
         before = len(requests.block_ids)

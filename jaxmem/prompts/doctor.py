@@ -15,6 +15,7 @@ from jaxmem.prompts.volatile import differing_fields, field_at
 
 EXCERPT = 60  # characters of a change that are shown, old and new together
 _LOOKED_AT = 40  # breaks of a finding whose texts are compared
+_MOST_GROWTH = 1.25  # of all prompts: without compactions notes pile up, which is no remedy
 _REWRITTEN_TOKENS = 64  # a smaller segment that is replaced whole is no finding
 
 
@@ -23,6 +24,7 @@ class Remedied(NamedTuple):
 
     Attributes:
       name: the function of `jaxmem.prompts.remedies`.
+      prompt_tokens: tokens of all prompts so laid out: notes make them longer.
       recomputed_tokens: tokens that calls would compute.
       saved_tokens: fewer than now; negative where it makes things worse.
       reused_share: reused tokens over all prompt tokens.
@@ -30,6 +32,7 @@ class Remedied(NamedTuple):
     """
 
     name: str
+    prompt_tokens: int
     recomputed_tokens: int
     saved_tokens: int
     reused_share: float
@@ -133,7 +136,7 @@ def diagnose(
             if key not in cache:
                 cache[key] = _remedied(now, name, _remedy(name, finding)(log), replay)
             tried.append(cache[key])
-        findings.append(_advised(finding, tried))
+        findings.append(_advised(finding, tried, int(log.prompt_tokens.sum())))
     cured, after = log, now
     for finding in findings:
         if finding.remedies:
@@ -226,8 +229,10 @@ def _excerpts(old: bytes, new: bytes, how: str) -> tuple[str, str]:
         old = b""
     if how == "removed":
         new = b""
-    begins = common_prefix(old, new)
-    ends = common_prefix(old[begins:][::-1], new[begins:][::-1])
+    begins = ends = 0
+    if how in ("edited", "grown", "rewritten"):
+        begins = common_prefix(old, new)
+        ends = common_prefix(old[begins:][::-1], new[begins:][::-1])
     start = max(0, begins - 8)
     fields = [field_at(text, begins) for text in (old, new)]
     if all(fields):
@@ -271,7 +276,8 @@ def _remedied(
 ) -> Remedied:
     after = replay(log)
     recomputed = int(after.recomputed.sum())
-    return Remedied(name, recomputed, int(now.recomputed.sum()) - recomputed, after.share, log)
+    saved = int(now.recomputed.sum()) - recomputed
+    return Remedied(name, int(log.prompt_tokens.sum()), recomputed, saved, after.share, log)
 
 
 _DO = {
@@ -289,12 +295,16 @@ _NONE = {
 _FIELD_NAMES = {"time": "time stamp", "id": "identifier", "number": "counter", "": "changing part"}
 
 
-def _advised(finding: Finding, tried: list[Remedied]) -> Finding:
+def _advised(finding: Finding, tried: list[Remedied], prompt_tokens: int) -> Finding:
     """The finding with its remedies, the best first, and what to do."""
     # These withhold something that the model may need: only where nothing else helps.
     withhold = {"freeze"} if finding.fields else {"freeze", "drop_volatile"}
+    largest = _MOST_GROWTH * prompt_tokens
+    tried = [r for r in tried if r.prompt_tokens <= largest]
     whole = [r for r in tried if r.name not in withhold and r.saved_tokens > 0]
-    most = max((r.saved_tokens for r in whole or tried), default=0)
+    if not whole and finding.kind != "memory":
+        whole = tried
+    most = max((r.saved_tokens for r in whole), default=0)
     if most <= 0:
         if finding.how == "rewritten":
             advice = _NONE["rewritten"]
@@ -306,7 +316,7 @@ def _advised(finding: Finding, tried: list[Remedied]) -> Finding:
             )  # fmt: skip
         return finding._replace(advice=advice)
     # The first in order of preference that comes near the best.
-    best = next(r for r in whole or tried if r.saved_tokens >= 0.95 * most)
+    best = next(r for r in whole if r.saved_tokens >= 0.95 * most)
     field = _FIELD_NAMES[finding.fields[0] if finding.fields else finding.field]
     rest = sorted((r for r in tried if r is not best), key=lambda r: -r.saved_tokens)
     return finding._replace(remedies=(best, *rest), advice=_DO[best.name].format(field=field))

@@ -156,7 +156,25 @@ def split_plain(text: str) -> list[Part]:
     if len(parts) > MAX_PARAGRAPHS:
         rest = "".join(part[2] for part in parts[MAX_PARAGRAPHS - 1 :])
         parts[MAX_PARAGRAPHS - 1 :] = [("text", "history", rest)]
-    return parts or [("text", "history", "")]
+    return _blanks_ahead(parts) or [("text", "history", "")]
+
+
+def _blanks_ahead(parts: list[Part]) -> list[Part]:
+    """Blanks between parts given to the one behind: a prompt that goes on ends no part otherwise."""
+    moved, blank = [], ""
+    for label, kind, text in parts:
+        end = len(text.rstrip())
+        if end:
+            moved.append((label, kind, blank + text[:end]))
+            blank = text[end:]
+        else:
+            blank += text
+    if blank and moved:
+        label, kind, text = moved[-1]
+        moved[-1] = (label, kind, text + blank)
+    elif blank:
+        moved.append(("text", "history", blank))
+    return moved
 
 
 def _add_plain(parts: list[Part], text: str, role: str) -> None:

@@ -29,7 +29,8 @@ def diagnosed(path: Path, bodies: list[dict]) -> Diagnosis:
 def test_a_time_stamp_in_the_system_prompt(tmp_path: Path) -> None:
     bodies = [
         {"model": "gpt-4o", "messages": [
-            {"role": "system", "content": f"Now: 2026-11-30 10:{n:02}. {SYSTEM}"}, *CHAT[: 2 * n + 1],
+            {"role": "system", "content": f"Now: 2026-11-30 10:{n:02}. {SYSTEM}"},
+            *CHAT[: 2 * n + 1],
         ]}
         for n in range(5)
     ]  # fmt: skip
@@ -91,7 +92,7 @@ def test_a_counter_in_the_header_of_a_memory() -> None:
     memory, history = b"", []
     for n, used in enumerate((1085, 1185, 1285)):
         memory += b" a fact about the user, number %d." % n
-        history.append(Segment("message user", "history", b"user\nhello, once more, %d" % n))
+        history.append(Segment("message user", "history", b"user\nhello, once more, %d" % n * 40))
         header = b"<human> [%d%% - %d/2,200 chars]" % (used // 22, used)
         builder.call([Segment("memory: <human>", "memory", header + memory), *history])
     (finding,) = diagnose(builder.build(), block_tokens=1).findings
@@ -133,7 +134,7 @@ def test_excerpts_are_short_and_printable() -> None:
 
 
 @pytest.mark.parametrize(
-    ("agent", "share"), [("taubench", 0.814), ("magagent", 0.831), ("miniswe", 0.938)]
+    ("agent", "share"), [("taubench", 0.815), ("magagent", 0.831), ("miniswe", 0.938)]
 )
 def test_real_agents(data_dir: Path, agent: str, share: float) -> None:
     found = diagnose(read_log(data_dir / "agent_logs" / agent))

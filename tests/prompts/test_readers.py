@@ -218,9 +218,9 @@ def test_plain_lines(tmp_path: Path) -> None:
     ]
     log = read_log(write(tmp_path / "a.jsonl", *rows))
     assert shown(log) == [
-        ("system", "system", "system: Be kind.\n"),
-        ("message user", "history", "user: Hi\n\nyou\n"),
-        ("message assistant", "history", "assistant: Yes"),
+        ("system", "system", "system: Be kind."),
+        ("message user", "history", "\nuser: Hi\n\nyou"),
+        ("message assistant", "history", "\nassistant: Yes"),
     ]
     assert shown(log, 1) == [("text", "history", "One.\n\n"), ("text", "task", "Two.")]
     assert log.time_s.tolist() == [1760587752.017385, 1760587753.017385]

@@ -1,0 +1,186 @@
+"""`jaxmem doctor`: what breaks the prompt cache of your agents, from a log of their calls."""
+
+import argparse
+import math
+import sys
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxmem.cli.arguments import positive_int, rate, share
+from jaxmem.cli.doctor_text import Cache, document, price_rows, text, transcripts
+from jaxmem.common import lookup, write_text
+from jaxmem.prompts.doctor import diagnose, without_text
+from jaxmem.prompts.log import PromptLog
+from jaxmem.prompts.price import prices
+from jaxmem.prompts.readers import read_log
+from jaxmem.prompts.report import report
+from jaxmem.prompts.reuse import SCOPES
+from jaxmem.prompts.rows import json_rows, log_files
+from jaxmem.prompts.rules import RULES, Rules
+from jaxmem.prompts.tokens import token_encoder
+from jaxmem.prompts.transcripts import is_transcript, read_transcripts
+
+NO_MARKS = (
+    "the log has no breakpoints: put after the tools, the system prompt and the last two messages"
+)
+
+
+def add(subparsers: Any) -> None:
+    """Add the command's options.
+
+    Args:
+      subparsers: from `ArgumentParser.add_subparsers`.
+    """
+    parser = subparsers.add_parser("doctor", help="what breaks the prompt cache of your agents")
+    parser.add_argument(
+        "log", metavar="LOG", help="request bodies as JSON lines, .gz too, or a folder of them"
+    )
+    parser.add_argument(
+        "--tokenizer", metavar="FILE", help="a tokenizer.json; without, 4 bytes a token are taken"
+    )
+    parser.add_argument(
+        "--rules",
+        metavar="NAME",
+        help=f"cache and prices of a provider: {', '.join(RULES)}; blocks of 16 tokens without"
+        " limit by default, prices by the models of the log",
+    )
+    parser.add_argument(
+        "--usd-per-million", type=rate, metavar="USD", help="price of input tokens, not the rules'"
+    )
+    parser.add_argument("--block-tokens", type=positive_int, metavar="N", help="tokens a block")
+    parser.add_argument("--ttl", type=rate, metavar="S", help="seconds a prefix lives after use")
+    parser.add_argument(
+        "--scope",
+        default="session",
+        metavar="NAME",
+        help="session (default), or all: sessions reuse each other's prefixes",
+    )
+    parser.add_argument("--top", type=positive_int, default=10, metavar="N", help="findings (10)")
+    parser.add_argument(
+        "--no-text", action="store_true", help="no text of the log on the terminal either"
+    )
+    parser.add_argument(
+        "--with-text", action="store_true", help="what changed and names in JSON and HTML too"
+    )
+    parser.add_argument(
+        "--fail-on",
+        type=share,
+        metavar="SHARE",
+        help="exit code 1 if more of all prompt tokens is computed for nothing",
+    )
+    parser.add_argument("--html", metavar="FILE", help="write a page with a strip for each call")
+    parser.add_argument("--json", action="store_true", help="JSON on standard output")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what a prefix cache reuses of a log, what breaks it and what would not.
+
+    Args:
+      args: parsed options.
+
+    Returns:
+      0; 1 if `--fail-on` is exceeded.
+
+    Raises:
+      ValueError: for a log that cannot be read, and bad options.
+    """
+    if args.no_text and args.with_text:
+        raise ValueError("--no-text and --with-text: expected one of them")
+    if args.html is not None and (not args.html or Path(args.html).is_dir()):
+        raise ValueError(f"--html: expected a file to write, got {args.html!r}")
+    encoder = token_encoder(args.tokenizer) if args.tokenizer is not None else None
+    scope = lookup({name: name for name in SCOPES}, args.scope, "scope")
+    rules = None if args.rules is None else lookup(RULES, args.rules, "rules")
+    if _holds_transcripts(args.log):
+        print(transcripts(read_transcripts(args.log), args.json), end="")
+        return 0
+    with warnings.catch_warnings(record=True) as notices:
+        warnings.simplefilter("always", UserWarning)
+        log = read_log(args.log, encoder)
+    for notice in notices:
+        print(f"jaxmem: notice: {notice.message}", file=sys.stderr)
+    cache = _cache(args, log, rules, scope)
+    diagnosis = diagnose(
+        log,
+        cache.block_tokens,
+        scope=scope,
+        ttl_s=cache.ttl_s,
+        minimum_tokens=cache.minimum_tokens,
+        tail_tokens=cache.tail_tokens,
+        limit=args.top,
+    )
+    # Bodies of another provider have no breakpoints: theirs are then put where they help most.
+    marks = "as_sent" if log.mark.any() else "automatic"
+    rows = prices(log, usd_per_million=args.usd_per_million, marks=marks)
+    for row in rows:
+        if marks == "automatic" and RULES[row["rule"]].how == "breakpoints":
+            row["notes"] = "; ".join(filter(None, [row["notes"], NO_MARKS]))
+    if args.html is not None:
+        shown = diagnosis if args.with_text else without_text(diagnosis)
+        page = report(
+            shown, Path(args.log).name, prices=price_rows(rows), cache=str(cache),
+            with_text=args.with_text,
+        )  # fmt: skip
+        write_text(args.html, page)
+    if args.json:
+        print(document(diagnosis, cache, rows, args.with_text), end="")
+    else:
+        print(text(diagnosis, cache, rows, not args.no_text))
+        if args.html is not None:
+            print(f"\nwrote {args.html}")
+    if args.fail_on is not None and diagnosis.avoidable_share > args.fail_on:
+        print(
+            f"jaxmem: {diagnosis.avoidable_share:.1%} of all prompt tokens are computed for"
+            f" nothing, more than {args.fail_on:.1%}",
+            file=sys.stderr,
+        )
+        return 1
+    return 0
+
+
+def _cache(args: argparse.Namespace, log: PromptLog, rules: Rules | None, scope: str) -> Cache:
+    """The cache asked for: options before rules before blocks of 16 without limit."""
+    ttl_s = math.inf if rules is None else rules.ttl_s
+    if args.ttl is not None:
+        if args.ttl == 0:
+            raise ValueError("--ttl: expected more than 0 seconds, got 0")
+        ttl_s = args.ttl
+    if math.isfinite(ttl_s) and not log.timed:
+        if args.ttl is not None:
+            raise ValueError("--ttl: calls of the log have no time, nothing can expire")
+        ttl_s = math.inf
+    block = 16 if rules is None else rules.granularity
+    prices = rules or RULES[_usual(log)]
+    price = prices.input_usd_per_million if args.usd_per_million is None else args.usd_per_million
+    return Cache(
+        args.block_tokens or block,
+        0 if rules is None else rules.minimum_tokens,
+        0 if rules is None else rules.tail_tokens,
+        ttl_s,
+        scope,
+        prices,
+        price,
+    )
+
+
+def _usual(log: PromptLog) -> str:
+    """The rules that fit the models of most calls."""
+    names = {"claude": "anthropic-5m", "gemini": "gemini", "deepseek": "deepseek"}
+    counts: Counter[str] = Counter()
+    for model, calls in enumerate(np.bincount(log.model, minlength=len(log.models)).tolist()):
+        name = log.models[model].lower()
+        counts[next((rule for part, rule in names.items() if part in name), "openai")] += calls
+    return max(counts, key=lambda rule: counts[rule], default="openai")
+
+
+def _holds_transcripts(path: str) -> bool:
+    """Whether the first row is one of a Claude Code transcript."""
+    for file, name in log_files(path):
+        for row in json_rows(file, name, last_may_break=True):
+            return is_transcript(row.value)
+    return False
