@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from jaxmem import results
 from jaxmem.common.table import text_table
 from jaxmem.prompts.doctor import Diagnosis, Finding, Remedied, without_text
-from jaxmem.prompts.report import shown_names
+from jaxmem.prompts.report_strips import shown_names
 from jaxmem.prompts.rules import Rules
 from jaxmem.prompts.transcripts import Transcript, ttl_misses
 
@@ -251,6 +251,7 @@ def document(
             {key: value for key, value in remedy._asdict().items() if key != "log"}
             for remedy in finding.remedies
         ]
+        del row["broke"]
         if not with_text:
             del row["old"], row["new"]
         findings.append(row)

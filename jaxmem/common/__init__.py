@@ -12,7 +12,7 @@ from jaxmem.common.intervals import (
 )
 from jaxmem.common.masked import masked_softmax, masked_top_k
 from jaxmem.common.names import lookup
-from jaxmem.common.numbers import check_flag, check_number, check_size
+from jaxmem.common.numbers import check_flag, check_number, check_size, is_given
 from jaxmem.common.progress import progress
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "check_size",
     "clustered_bootstrap",
     "clustered_interval",
+    "is_given",
     "lookup",
     "masked_softmax",
     "masked_top_k",

@@ -10,6 +10,20 @@ import numpy as np
 _MOST = 2**31 - 1  # what an array index holds
 
 
+def is_given(number: object) -> bool:
+    """Whether a field is a user's value and not a placeholder that a transformation puts there.
+
+    Args:
+      number: the field.
+
+    Returns:
+      False for traced values and for what stands for one.
+    """
+    return type(number) is not object and not isinstance(
+        number, (jax.core.Tracer, jax.ShapeDtypeStruct, type(None))
+    )
+
+
 def check_size(name: str, size: Any, low: int = 1, high: int = _MOST) -> int:
     """A size as a Python integer.
 

@@ -25,6 +25,8 @@ CHOICES = (
     " working context, which grows from 200 to 800 tokens and then replaces entries at uniform"
     " places",
     "0.13 of the rounds search recall storage: one more call, 300 tokens of results",
+    "a fact that waits to be saved outlives its message, in the summary; the queue is looked at"
+    " when a user message arrives (before each call, two of the figures would come out too low)",
     "evicted: whole messages until a share of the WINDOW is gone (a share of the queue does not fit"
     " the lecture); a summary of 350 tokens takes their place",
     "the cache keeps every token of the last call; replies count as new when they are first sent;"
@@ -91,8 +93,8 @@ def _figures(found: Evidence) -> list[Figure]:
         _figure("mg-wc-share", memory / front(main, field="prefill_tokens")),
         _figure(
             "mg-wc-tail",
-            layout(main, "last", "memory_tokens") / main.calls,
-            "of the working context; new tokens come on top",
+            main.working_tokens / main.calls,
+            "the working context itself; new tokens come on top",
         ),
         _figure("mg-log-layout", 1 + (three < three[2]).sum(0)),
         _figure("mg-evict10", few.evictions),

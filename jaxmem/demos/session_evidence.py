@@ -10,8 +10,8 @@ import numpy as np
 from jaxmem.common import Interval
 from jaxmem.demos.result import Extent
 from jaxmem.roofline import ACCELERATORS, MODELS
-from jaxmem.sessions import adaptation, feedback, memgpt, serving
-from jaxmem.sessions.memgpt import LAYOUTS, LECTURE, PRESETS, Session, Settings, Trace
+from jaxmem.sessions import adaptation, feedback, serving, session
+from jaxmem.sessions.session import LAYOUTS, LECTURE, PRESETS, Session, Settings, Trace
 
 EVICTED = (0.10, 0.20, 0.30, 0.50, 0.75)
 AT_ONCE = (0.0, 0.2, 0.4, 0.5, 0.6, 0.8, 1.0)
@@ -79,7 +79,7 @@ def gather(extent: Extent) -> Evidence:
         evicted=dict(zip(EVICTED, ran[1:shares])),
         at_once=dict(zip(AT_ONCE, ran[shares:saves])),
         presets=dict(zip(PRESETS, ran[saves:])),
-        trace=jax.tree.map(np.asarray, jax.jit(memgpt.trace)(keys[0])),
+        trace=jax.tree.map(np.asarray, jax.jit(session.trace)(keys[0])),
         playbook=jax.tree.map(np.asarray, grown),
         roles=jax.tree.map(np.asarray, serving.by_role(serving.calls(grown))),
         gpu_s={
@@ -116,5 +116,5 @@ def crossing(found: Evidence) -> Interval:
 def _sessions(keys: jax.Array, settings: Sequence[Settings]) -> list[Session]:
     """The same keys under each of the settings, in one call."""
     stacked = jax.tree.map(lambda *numbers: np.array(numbers, np.float32), *settings)
-    ran = jax.tree.map(np.asarray, memgpt.sessions(keys, stacked))
+    ran = jax.tree.map(np.asarray, session.memgpt_sessions(keys, stacked))
     return [jax.tree.map(lambda x, s=s: x[s], ran) for s in range(len(settings))]

@@ -11,8 +11,8 @@ from jaxmem.demos.session_evidence import ERRORS, GPU, MODEL, Evidence, crossing
 from jaxmem.sessions.adaptation import VARIANTS
 from jaxmem.sessions.feedback import KEEPING
 from jaxmem.sessions.layouts import LAYOUTS
-from jaxmem.sessions.memgpt import Session
 from jaxmem.sessions.serving import COPIES
+from jaxmem.sessions.session import Session
 
 LAYOUT_NAMES = {
     "front": "working context in front (paper)",
@@ -108,7 +108,6 @@ def _prefill_table(found: Evidence) -> Table:
         f" {plain(layout(session, 'front', 'saved'))} of the prefill",
         f"the summariser reads {tokens(session.summariser_tokens)} more, in a call an eviction,"
         " which the lecture does not count",
-        f"{plain(session.lost, 1)} facts a session are evicted before they are saved",
     ]
     return Table(
         f"Where the prefill of a MemGPT session goes ({found.seeds} sessions, +- 95 % of the mean)",
@@ -149,7 +148,7 @@ def _layout_table(found: Evidence) -> Table:
         for share, session in found.at_once.items()
     ]
     where = crossing(found)
-    last = layout(found.main, "last", "memory_tokens") / found.main.calls
+    last = found.main.working_tokens / found.main.calls
     return Table(
         "Layouts, by the share of facts that are saved at once: tokens prefilled",
         ["saved at once", "edits", *(LAYOUT_NAMES[name] for name in LAYOUTS)],
@@ -202,18 +201,18 @@ def _preset_table(found: Evidence) -> Table:
             plain(session.calls, 0),
             plain(session.evictions, 1),
             plain(layout(session, "front", "context_tokens"), 0),
-            plain(session.lost, 1),
+            plain(session.edits, 0),
         ]
         + [tokens(layout(session, kind, "prefill_tokens")) for kind in ("front", "log", "frozen")]
         for name, session in found.presets.items()
     ]
     return Table(
         "Queue managers of the paper and of the code (ours)",
-        ["preset", "calls", "evictions", "main context", "facts lost", "in front", "appended",
+        ["preset", "calls", "evictions", "main context", "edits", "in front", "appended",
          "frozen"],
         rows,
-        ["Letta of 2026 warns no more and keeps its prompt frozen until compaction: facts that the"
-         " model does not save at once are lost here, where a real one saves in the background"],
+        ["Letta of 2026 warns no more, so that here only facts saved at once are ever saved, where"
+         " a real one saves in the background; it keeps its prompt frozen until compaction"],
     )  # fmt: skip
 
 

@@ -7,24 +7,10 @@ from functools import partial
 import jax
 from jax.typing import ArrayLike
 
-from jaxmem.common import check_number, check_size
+from jaxmem.common import check_number, check_size, is_given
 
 NEVER = 2**30  # a message index that lies after every conversation
 PERSON = 2**20  # person p has the keys PERSON + 2 p (home town) and the next (job)
-
-
-def is_given(number: object) -> bool:
-    """Whether a field is a user's value and not a placeholder that a transformation puts there.
-
-    Args:
-      number: the field.
-
-    Returns:
-      False for traced values and for what stands for one.
-    """
-    return type(number) is not object and not isinstance(
-        number, (jax.core.Tracer, jax.ShapeDtypeStruct, type(None))
-    )
 
 
 @partial(

@@ -50,6 +50,7 @@ class Finding(NamedTuple):
       field: the volatile field that changes first ("time", "id", "number"), or "".
       fields: all volatile fields that change, if nothing else does.
       calls: how many calls break so.
+      broke: which, int64.
       tokens: tokens computed again because of it; of a rewritten segment its own.
       worst: the call that loses most.
       old, new: what changed there, at most `EXCERPT` characters together; text of the log.
@@ -64,6 +65,7 @@ class Finding(NamedTuple):
     field: str
     fields: tuple[str, ...]
     calls: int
+    broke: np.ndarray
     tokens: int
     worst: int
     old: str
@@ -196,6 +198,7 @@ def _finding(found: Reuse, label: str, how: str, calls: np.ndarray, tokens: int)
         field=name if 2 * often >= len(looked_at) else "",
         fields=max(alone, key=lambda fields: (alone[fields], fields)),
         calls=len(calls),
+        broke=calls,
         tokens=tokens,
         worst=worst,
         old=before,

@@ -4,37 +4,28 @@ import base64
 import hashlib
 import html
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from jaxmem.prompts.doctor import Diagnosis, Finding, Remedied, _groups
-from jaxmem.prompts.log import KINDS, PromptLog
-from jaxmem.prompts.reuse import HOW
+from jaxmem.prompts.doctor import Diagnosis, Finding, Remedied
+from jaxmem.prompts.log import KINDS
+from jaxmem.prompts.report_strips import (
+    HOW_SAID,
+    NAME,
+    PARTS,
+    SAID,
+    Kept,
+    clean,
+    kept_calls,
+    payload,
+    place,
+    shown_names,
+)
 
-PARTS = ("reused", "rounding", "expired", "broken", "fresh")
-_SAID = {
-    "reused": "reused",
-    "rounding": "too few for a block",
-    "expired": "expired",
-    "broken": "computed again after a break",
-    "fresh": "new",
-}
-_HOW_SAID = {
-    "first": "no earlier call to reuse",
-    "extended": "continues call",
-    "edited": "edited in place",
-    "grown": "grown in place",
-    "replaced": "put in place of another segment",
-    "inserted": "inserted",
-    "removed": "removed",
-    "reordered": "moved",
-    "rewritten": "written anew",
-}
 _REMEDY_SAID = {
     "sort_tools": "sort the tools",
     "drop_volatile": "drop the volatile fields",
@@ -43,36 +34,6 @@ _REMEDY_SAID = {
     "freeze": "freeze until compaction",
 }
 _FIELD_SAID = {"time": "time stamp", "id": "identifier", "number": "number"}
-_CALLS = 5000  # strips on a page
-_RUNS = 200_000  # runs of segments of one kind on a page
-_GRAIN = 1000  # a run shorter than the longest prompt over this is no pixel wide
-_NAME = 120  # characters of a label that are shown
-
-
-def shown_names(log: PromptLog, with_text: bool) -> list[str]:
-    """What a report calls each label: labels may quote headings of the prompts.
-
-    Args:
-      log: the calls.
-      with_text: whether the labels may be shown.
-
-    Returns:
-      A name for each of `log.labels`: the label, or its most frequent kind and a number in the
-      order of first appearance ("memory 1").
-    """
-    if with_text:
-        return list(log.labels)
-    names = [""] * len(log.labels)
-    counts = np.zeros((len(log.labels), len(KINDS)), np.int64)  # [labels, kinds]
-    np.add.at(counts, (log.label, log.kind), 1)
-    used = dict.fromkeys(KINDS, 0)
-    present, first = np.unique(log.label, return_index=True)
-    absent = np.setdiff1d(np.arange(len(log.labels)), present)
-    for label in [*present[np.argsort(first)].tolist(), *absent.tolist()]:
-        kind = KINDS[int(counts[label].argmax())]
-        used[kind] += 1
-        names[label] = f"{kind} {used[kind]}"
-    return names
 
 
 def report(
@@ -97,10 +58,10 @@ def report(
     Returns:
       HTML.
     """
-    names = [_clean(name)[:_NAME] for name in shown_names(diagnosis.log, with_text)]
-    kept = _kept(diagnosis)
+    names = [clean(name)[:NAME] for name in shown_names(diagnosis.log, with_text)]
+    kept = kept_calls(diagnosis)
     style, script = _resource("report.css") + _rules(diagnosis), _resource("report.js")
-    data = json.dumps(_payload(diagnosis, names, kept), separators=(",", ":"))
+    data = json.dumps(payload(diagnosis, names, kept), separators=(",", ":"))
     for sign in "<>&":
         data = data.replace(sign, f"\\u{ord(sign):04x}")
     policy = (
@@ -126,111 +87,6 @@ def report(
             f"<script>{script}</script>\n</body>\n</html>\n",
         ]
     )
-
-
-class _Kept(NamedTuple):
-    """The calls on the page by session, those sessions first that lose most."""
-
-    session: int
-    calls: np.ndarray  # all of the session
-    shown: int
-
-
-def _kept(diagnosis: Diagnosis) -> list[_Kept]:
-    """As many sessions as a page holds; the last of them may be cut."""
-    log = diagnosis.log
-    lost = np.bincount(log.session, diagnosis.reuse.broken, len(log.sessions))
-    sizes = np.array([len(runs) for runs in _runs(log)], np.int64)
-    by_session = np.split(
-        np.argsort(log.session, kind="stable"),
-        np.cumsum(np.bincount(log.session, minlength=len(log.sessions)))[:-1],
-    )
-    kept, calls_left, runs_left = [], _CALLS, _RUNS
-    for session in np.argsort(-lost, kind="stable").tolist():
-        calls = by_session[session]
-        fits = int(np.searchsorted(np.cumsum(sizes[calls]), runs_left, "right"))
-        shown = min(len(calls), calls_left, fits)
-        if shown == 0:
-            break
-        kept.append(_Kept(session, calls, shown))
-        calls_left -= shown
-        runs_left -= int(sizes[calls[:shown]].sum())
-    return kept
-
-
-def _runs(log: PromptLog) -> list[list[tuple[int, int]]]:
-    """(kind, tokens) of each call from front to back, neighbours of one kind as one."""
-    least = int(log.prompt_tokens.max(initial=0)) // _GRAIN
-    kinds, tokens = log.kind.tolist(), log.segment_tokens.tolist()
-    found = []
-    for start, end in zip(log.starts[:-1].tolist(), log.starts[1:].tolist()):
-        runs: list[tuple[int, int]] = []
-        for kind, size in zip(kinds[start:end], tokens[start:end]):
-            if runs and (runs[-1][0] == kind or size < least):
-                runs[-1] = (runs[-1][0], runs[-1][1] + size)
-            elif size:
-                runs.append((kind, size))
-        found.append(runs)
-    return found
-
-
-def _payload(diagnosis: Diagnosis, names: list[str], kept: list[_Kept]) -> dict[str, Any]:
-    """What the script draws: rows of plain numbers, and names looked up in lists."""
-    log, now = diagnosis.log, diagnosis.reuse
-    calls = np.concatenate([np.empty(0, np.int64), *(k.calls[: k.shown] for k in kept)])
-    parts = np.stack([getattr(now, part) for part in PARTS], 1)  # [C, parts]
-    finding, how = _finding_of(diagnosis)
-    runs = _runs(log)
-    causes = sorted({int(c) for c in now.cause[calls.astype(int)] if c >= 0})
-    place = {label: n for n, label in enumerate(causes)}
-    words = list(_HOW_SAID)
-    rows = [
-        [
-            call + 1,
-            int(log.session[call]) + 1,
-            _place(log.source[call]),
-            parts[call].tolist(),
-            words.index(how[call]),
-            place.get(int(now.cause[call]), -1),
-            int(now.reference[call]) + 1,
-            finding[call],
-            [number for run in runs[call] for number in run],
-        ]
-        for call in calls.astype(int).tolist()
-    ]
-    prompt = log.prompt_tokens
-    sessions = [
-        [
-            k.session + 1,
-            len(k.calls),
-            int(prompt[k.calls].sum()),
-            int(now.reused[k.calls].sum()),
-            int(now.broken[k.calls].sum()),
-            k.shown,
-        ]
-        for k in kept
-    ]
-    return {
-        "parts": PARTS,
-        "said": [_SAID[part] for part in PARTS],
-        "kinds": KINDS,
-        "how": list(_HOW_SAID.values()),
-        "names": [names[label] for label in causes],
-        "sessions": sessions,
-        "calls": rows,
-    }
-
-
-def _finding_of(diagnosis: Diagnosis) -> tuple[list[int], list[str]]:
-    """The finding of each call, -1 for none, and what happened, "rewritten" among it."""
-    now = diagnosis.reuse
-    index = {(f.label, f.how): n for n, f in enumerate(diagnosis.findings)}
-    finding = [-1] * diagnosis.log.calls
-    how = [HOW[h] for h in now.how]
-    for label, what, calls, _ in _groups(now):
-        for call in calls.tolist():
-            finding[call], how[call] = index.get((label, what), -1), what
-    return finding, how
 
 
 def _headline(diagnosis: Diagnosis, cache: str) -> Iterator[str]:
@@ -313,7 +169,7 @@ def _findings(diagnosis: Diagnosis, names: list[str], with_text: bool) -> Iterat
     for n, finding in enumerate(diagnosis.findings):
         # All definitions of tools are one finding, whose label may be no segment's.
         name = "tools" if finding.kind == "tools" else name_of.get(finding.label, finding.kind)
-        name, how = _escape(name), _HOW_SAID.get(finding.how, finding.how)
+        name, how = _escape(name), HOW_SAID.get(finding.how, finding.how)
         best = "none: no layout helps"
         if finding.remedies:
             first = finding.remedies[0]
@@ -323,7 +179,7 @@ def _findings(diagnosis: Diagnosis, names: list[str], with_text: bool) -> Iterat
             )
         worst = f"call {finding.worst + 1:,}"
         if log.source[finding.worst]:
-            worst += f"<small>{_escape(_place(log.source[finding.worst]))}</small>"
+            worst += f"<small>{_escape(place(log.source[finding.worst]))}</small>"
         cells = [
             ("What happens", "", f"<span>{_escape(how)}{_changes(finding)}</span>"),
             ("Calls", "n", f"{finding.calls:,}"),
@@ -388,7 +244,7 @@ def _remedy(remedy: Remedied) -> str:
     return _escape(_REMEDY_SAID.get(remedy.name, remedy.name.replace("_", " ")))
 
 
-def _strips(diagnosis: Diagnosis, kept: list[_Kept]) -> Iterator[str]:
+def _strips(diagnosis: Diagnosis, kept: list[Kept]) -> Iterator[str]:
     log, now = diagnosis.log, diagnosis.reuse
     shown = sum(k.shown for k in kept)
     yield '<h2 id="calls">Every call</h2>'
@@ -414,7 +270,7 @@ def _strips(diagnosis: Diagnosis, kept: list[_Kept]) -> Iterator[str]:
             tokens = int(getattr(now, part).sum())
             if tokens:
                 share = f'<span class="muted">{_percent(tokens / total)}</span>'
-                yield f'<li><span class="key k-{part}"></span>{_SAID[part]} {share}</li>'
+                yield f'<li><span class="key k-{part}"></span>{SAID[part]} {share}</li>'
         yield '<li><span class="key tick"></span>break</li></ul>'
         yield '<ul class="legend"><li><b>segments</b></li>'
         for kind in np.unique(log.kind).tolist():
@@ -475,19 +331,8 @@ def _count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def _place(source: str) -> str:
-    """The last name of a path, and the line."""
-    return _clean(re.split(r"[/\\]", source)[-1])[:_NAME]
-
-
-def _clean(text: str) -> str:
-    """A line that can be encoded: no control characters, no halves of pairs."""
-    whole = str(text).encode("utf-8", "replace").decode("utf-8")
-    return "".join(c if c.isprintable() else " " for c in whole)
-
-
 def _escape(text: str) -> str:
-    return html.escape(_clean(text))
+    return html.escape(clean(text))
 
 
 def _hash(text: str) -> str:

@@ -160,7 +160,7 @@ def split_plain(text: str) -> list[Part]:
 
 
 def _blanks_ahead(parts: list[Part]) -> list[Part]:
-    """Blanks between parts given to the one behind: a prompt that goes on ends no part otherwise."""
+    """Blanks between parts go to the one behind, so that a prompt which goes on keeps its parts."""
     moved, blank = [], ""
     for label, kind, text in parts:
         end = len(text.rstrip())

@@ -63,7 +63,8 @@ class _Agent:
         self.looks = True  # whether the next call may cause a flush
         self.count = dict.fromkeys(
             ("calls", "searches", "warnings", "evictions", "facts", "saved_at_once")
-            + ("saved_at_warnings", "lost", "overflows", "summariser_tokens", "output_tokens"),
+            + ("saved_at_warnings", "lost", "overflows", "summariser_tokens", "working_tokens")
+            + ("output_tokens",),
             0,
         )
         self.born: dict[tuple[str, int], int] = {}  # the call before which a segment was made
@@ -126,8 +127,9 @@ class _Agent:
         self.count["evictions"] += 1
         self.count["summariser_tokens"] += sum(m.tokens for m in gone)
         self.count["summariser_tokens"] += self.summary.tokens if self.summary else 0
-        self.count["lost"] += sum(fact in gone for fact in self.pending)
-        self.pending = [fact for fact in self.pending if fact not in gone]
+        if self.p["forgets"]:
+            self.count["lost"] += sum(fact in gone for fact in self.pending)
+            self.pending = [fact for fact in self.pending if fact not in gone]
         self.queue = messages
         self.merged = list(self.entries)
         version = ("summary", self.count["evictions"])
@@ -154,6 +156,8 @@ class _Agent:
         sums = np.array([self.recomputed(prompts[layout], layout) for layout in LAYOUTS])
         self.sent = prompts
         self.count["calls"] += 1
+        working = self.p["memory_tokens"] + self.p["entry_tokens"] * len(self.entries)
+        self.count["working_tokens"] += int(working)
         self.count["overflows"] += self.prompt_tokens() > self.p["window_tokens"]
         prompt, new, memory, eviction = sums.T.tolist()
         return Call(prompts, prompt, new, memory, eviction, number)
@@ -217,7 +221,7 @@ def _play(agent: _Agent, draws: Mapping[str, Any]) -> Iterator[Call]:
         count["output_tokens"] += int(draws["reply_tokens"][r])
         count["facts"] += int(draws["has_fact"][r])
         if draws["has_fact"][r] and not draws["saves"][r]:
-            if message in agent.queue:
+            if message in agent.queue or not p["forgets"]:
                 agent.pending.append(message)
             else:
                 count["lost"] += 1

@@ -40,6 +40,7 @@ class Rules(NamedTuple):
     saves: most facts saved at a warning.
     warn_at, flush_at: prompts at which the warning comes and messages leave.
     flush_any_call: whether any call may cause it, or the first of a round only.
+    forgets: whether a pending fact is lost with its message.
     evicted, evicted_of_queue, kept_queue, kept: how much leaves (`Settings`).
     """
 
@@ -57,6 +58,7 @@ class Rules(NamedTuple):
     warn_at: Array
     flush_at: Array
     flush_any_call: Array
+    forgets: Array
     evicted: Array
     evicted_of_queue: Array
     kept_queue: Array
@@ -104,6 +106,7 @@ def rules_of(settings: Settings) -> Rules:
         warn_at=_whole(s.warn_share * s.window_tokens),
         flush_at=_whole(s.flush_share * s.window_tokens),
         flush_any_call=s.flush_any_call > 0.5,
+        forgets=s.forgets > 0.5,
         evicted=_whole(s.evicted_share * s.window_tokens),
         evicted_of_queue=s.evicted_of_queue,
         kept_queue=_whole(s.kept_queue_tokens),
@@ -235,7 +238,7 @@ def play(
     tail = jnp.minimum(jnp.searchsorted(ends, enough).astype(jnp.int32), number)
     end = _message_end(rules, draws, ends, tail, enough)
     left = jnp.where(evicts, end, queue.left)
-    lost = jnp.where(evicts, jnp.maximum(unsaved_by[tail] - handled, 0), 0)
+    lost = jnp.where(evicts & rules.forgets, jnp.maximum(unsaved_by[tail] - handled, 0), 0)
 
     happened = Round(calls, warns, at_warning, evicts, slot, queue.left, left, summary, lost)
     after = Queue(

@@ -10,19 +10,12 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxmem.common import check_number, check_size
+from jaxmem.common import check_number, check_size, is_given
 
 _TOKENS = ("system_tokens", "task_tokens", "answer_tokens", "bullet_tokens", "summary_tokens",
            "counter_at", "reflection_tokens")  # fmt: skip
 _SHARES = ("add_share", "duplicate_share", "collapse_share", "rewrite_kept", "wrong_share",
            "corrected_share")  # fmt: skip
-
-
-def _is_given(number: object) -> bool:
-    """Whether it is a user's value: not traced, and no placeholder of a transformation."""
-    return type(number) is not object and not isinstance(
-        number, (jax.core.Tracer, jax.ShapeDtypeStruct, type(None))
-    )
 
 
 def _check_whole(name: str, number: ArrayLike, low: int) -> None:
@@ -93,13 +86,13 @@ class Settings:
         for name in (*_TOKENS, "refine_every"):
             low = 1 if name in ("task_tokens", "answer_tokens", "bullet_tokens", "refine_every",
                                 "reflection_tokens") else 0  # fmt: skip
-            if _is_given(getattr(self, name)):
+            if is_given(getattr(self, name)):
                 _check_whole(name, getattr(self, name), low)
         for name in _SHARES:
-            if _is_given(getattr(self, name)):
+            if is_given(getattr(self, name)):
                 check_number(name, getattr(self, name), 0.0, 1.0)
         at, bullet = self.counter_at, self.bullet_tokens
-        if _is_given(at) and _is_given(bullet) and np.any(np.asarray(at) >= np.asarray(bullet)):
+        if is_given(at) and is_given(bullet) and np.any(np.asarray(at) >= np.asarray(bullet)):
             raise ValueError(f"counter_at must lie in a bullet of {bullet} tokens, got {at}")
 
 

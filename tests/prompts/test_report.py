@@ -16,7 +16,7 @@ import pytest
 from jaxmem.prompts import Diagnosis, LogBuilder, PromptLog, Segment, diagnose
 from jaxmem.prompts.report import PARTS, report, shown_names
 
-module = importlib.import_module("jaxmem.prompts.report")  # its name is also a function's
+strips = importlib.import_module("jaxmem.prompts.report_strips")
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'&\u202e\x00\ud800"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 TAGS = {
@@ -200,13 +200,13 @@ def test_names_are_kinds_and_numbers() -> None:
 def test_what_does_not_fit_is_said(found: Diagnosis, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = report(found, "t")
     assert "Shown: the first" not in whole
-    monkeypatch.setattr(module, "_CALLS", 10)
+    monkeypatch.setattr(strips, "_CALLS", 10)
     page = report(found, "t")
     assert "Shown: the first 10 of 24 calls" in page
     assert "2 of 3 sessions" in page
     data = Page(page).data
     assert [len(data["calls"]), [s[1::4] for s in data["sessions"]]] == [10, [[8, 8], [8, 2]]]
-    monkeypatch.setattr(module, "_RUNS", 9)  # three a call
+    monkeypatch.setattr(strips, "_RUNS", 9)  # three a call
     assert len(Page(report(found, "t")).data["calls"]) == 3
 
 

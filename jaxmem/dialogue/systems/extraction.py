@@ -9,12 +9,12 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxmem.common import check_number
+from jaxmem.common import check_number, is_given
 from jaxmem.dialogue.conversation import Conversation
 from jaxmem.dialogue.reader import UNDATED, Items
 from jaxmem.dialogue.systems.system import ITEM_TOKENS
 from jaxmem.dialogue.words import embed, meaning, uniforms
-from jaxmem.dialogue.world import NEVER, is_given
+from jaxmem.dialogue.world import NEVER
 
 ITEM_TOKENS_SD, SHORTEST_ITEM = 5.0, 6.0
 

@@ -8,8 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jaxmem.common import check_size
-from jaxmem.dialogue.world import is_given
+from jaxmem.common import check_size, is_given
 from jaxmem.sessions.layouts import LAYOUTS, Tokens, charge
 from jaxmem.sessions.presets import LECTURE, MOST_SAVES, PRESETS, Settings
 from jaxmem.sessions.queue_manager import Draws, Queue, Rules, empty_queue, play, rules_of
@@ -25,7 +24,7 @@ __all__ = [
     "Trace",
     "draws",
     "memgpt",
-    "sessions",
+    "memgpt_sessions",
     "simulate",
     "trace",
 ]
@@ -43,13 +42,14 @@ class Session(NamedTuple):
     facts: in the user's messages.
     saved_at_once: facts saved in the round in which they came.
     saved_at_warnings: facts saved after a warning.
-    lost: facts whose message was evicted before they were saved.
+    lost: facts whose message was evicted before they were saved, if the agent forgets.
     overflows: calls whose prompt was larger than the window.
     prompt_tokens: [4] in the prompts of all calls.
     new_tokens: [4] of those, what came into being since the call before.
     memory_tokens: [4] recomputed because the working context changed or stood in between.
     eviction_tokens: [4] recomputed because messages were evicted and summarised.
     summariser_tokens: read by the summariser: evicted messages and the summary before.
+    working_tokens: of the working context with all its edits, in the prompts of all calls.
     output_tokens: written by the agent: replies and edit records.
     """
 
@@ -67,6 +67,7 @@ class Session(NamedTuple):
     memory_tokens: Array
     eviction_tokens: Array
     summariser_tokens: Array
+    working_tokens: Array
     output_tokens: Array
 
     @property
@@ -120,8 +121,8 @@ def memgpt(key: Array, settings: Settings = LECTURE, rounds: int = 600) -> Sessi
     search and after saving a fact at once; its reply joins. Before the first call of a round (any,
     with `flush_any_call`), if the prompt has reached the flush threshold, the oldest messages
     leave, whole, until enough tokens are gone; two stay, and the summary is written anew. A
-    pending fact is lost when its message is evicted. Thresholds count the working context with
-    all its edits, so that every layout sees the same events.
+    pending fact outlives its message, in the summary, unless the agent `forgets`. Thresholds count
+    the working context with all its edits, so that every layout sees the same events.
 
     A prefix cache keeps everything, token by token: a call computes what follows the longest
     common prefix with the call before. Of that, `new` came into being since then; the rest is
@@ -145,7 +146,7 @@ def memgpt(key: Array, settings: Settings = LECTURE, rounds: int = 600) -> Sessi
     return simulate(draws(key, settings, rounds), settings)
 
 
-def sessions(keys: Array, settings: Settings = LECTURE, rounds: int = 600) -> Session:
+def memgpt_sessions(keys: Array, settings: Settings = LECTURE, rounds: int = 600) -> Session:
     """Many sessions; settings with a leading axis are crossed with the keys.
 
     One compiled program serves all settings of one shape.
@@ -267,6 +268,7 @@ class _Events(NamedTuple):
     lost: Array
     overflows: Array
     summariser: Array
+    working: Array
 
 
 class _State(NamedTuple):
@@ -292,7 +294,7 @@ def _simulate(draws: Draws, settings: Settings, tracing: bool) -> tuple[Session,
     none = (zero,) * len(LAYOUTS)
     head = rules.system + rules.memory  # new at the first call, which `last` must not charge twice
     start = Tokens(none, (head,) * len(LAYOUTS), (zero, -rules.memory, zero, zero), none)
-    state = _State(empty_queue(rounds), zero, zero, _Events(*(zero,) * 5), start)
+    state = _State(empty_queue(rounds), zero, zero, _Events(*(zero,) * 6), start)
     unsaved_by = jnp.cumsum(draws.has_fact & ~draws.saves, dtype=jnp.int32)  # [R]
     step = partial(_round, rules, draws, unsaved_by, tracing)
     state, calls = lax.scan(step, state, (jnp.arange(rounds, dtype=jnp.int32), draws))
@@ -316,6 +318,7 @@ def _simulate(draws: Draws, settings: Settings, tracing: bool) -> tuple[Session,
         memory_tokens=jnp.stack(tokens.memory),
         eviction_tokens=jnp.stack(tokens.eviction),
         summariser_tokens=events.summariser,
+        working_tokens=events.working,
         output_tokens=jnp.sum(draws.reply_tokens, dtype=jnp.int32) + rules.edit * edits,
     )
     return session, _first_call_in_full(calls, head, rules.memory) if tracing else None
@@ -332,7 +335,7 @@ def _round(
     """Play a round, and charge each of its calls in every layout."""
     queue, now = play(rules, draws, unsaved_by, state.queue, *turn)
     tokens, merged, changed = state.tokens, state.merged, state.changed
-    overflows, traced = state.events.overflows, []
+    overflows, working, traced = state.events.overflows, state.events.working, []
     for slot, call in enumerate(now.calls):
         evicted = now.evicts & (now.slot == slot)
         after = now.evicts & (now.slot <= slot)
@@ -343,6 +346,7 @@ def _round(
         merged = jnp.where(evicted, call.edits, merged)
         changed = jnp.where(evicted, jnp.minimum(merged, rules.room), changed)
         overflows += call.made & (spent.prompt[0] > rules.window)
+        working += jnp.where(call.made, rules.working(call.edits), 0)
         tokens = jax.tree.map(partial(_add_where, call.made), tokens, spent)
         traced.append(Trace(call.made, evicted, *map(jnp.stack, spent)))
 
@@ -353,6 +357,7 @@ def _round(
         lost=state.events.lost + now.lost,
         overflows=overflows,
         summariser=state.events.summariser + removed,
+        working=working,
     )
     state = _State(queue, merged, changed, events, tokens)
     return state, jax.tree.map(lambda *x: jnp.stack(x), *traced) if tracing else None
