@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from jaxmem import results
 from jaxmem.common.table import text_table
-from jaxmem.prompts.doctor import Diagnosis, Finding, Remedied, without_text
+from jaxmem.prompts.doctor import Diagnosis, without_text
+from jaxmem.prompts.findings import Finding, Remedied
 from jaxmem.prompts.report_strips import shown_names
 from jaxmem.prompts.rules import Rules
 from jaxmem.prompts.transcripts import Transcript, ttl_misses
@@ -111,11 +112,15 @@ def text(
     if not diagnosis.findings:
         lines += ["", "no prefix breaks before its end: nothing to mend"]
     if diagnosis.avoidable_tokens > 0:
+        lines += ["", "plan, each step after those before it:"]
+        for step in diagnosis.plan:
+            what = _REMEDY[step.remedied.name]
+            share = f"{step.remedied.reused_share:.1%} reused"
+            lines += _wrapped(f"{_name(names, step.label)}: {what}: {share}", "   ")
         lines += _wrapped(
-            f"\nwith the first remedy of each {diagnosis.reused_share:.1%} would be reused, not"
-            f" {found.share:.1%}: {diagnosis.avoidable_tokens:,} tokens"
-            f" ({diagnosis.avoidable_share:.1%} of all{_money(cache, diagnosis.avoidable_tokens)})"
-            " are computed for nothing"
+            f"{diagnosis.avoidable_tokens:,} tokens ({diagnosis.avoidable_share:.1%} of"
+            f" all{_money(cache, diagnosis.avoidable_tokens)}) are computed for nothing",
+            "   ",
         )
     lines += ["", "the same calls under each provider's rules, input and output in USD:", ""]
     lines.append(text_table(*_price_table(rows)))
@@ -247,10 +252,7 @@ def document(
         row["labels"] = [_name(names, label) for label in finding.labels]
         row["worst"] = {"call": finding.worst, "source": log.source[finding.worst]}
         row["usd"] = cache.usd(finding.tokens)
-        row["remedies"] = [
-            {key: value for key, value in remedy._asdict().items() if key != "log"}
-            for remedy in finding.remedies
-        ]
+        row["remedies"] = [_plain(remedy) for remedy in finding.remedies]
         del row["broke"]
         if not with_text:
             del row["old"], row["new"]
@@ -273,13 +275,20 @@ def document(
             },
         },
         "reused_share": found.share,
-        "cured_reused_share": diagnosis.reused_share,
+        "plan": [
+            {"label": _name(names, step.label), **_plain(step.remedied)} for step in shown.plan
+        ],
+        "planned_reused_share": diagnosis.reused_share,
         "avoidable_tokens": diagnosis.avoidable_tokens,
         "avoidable_share": diagnosis.avoidable_share,
         "findings": findings,
         "prices": list(rows),
     }
     return results.document(content)
+
+
+def _plain(remedy: Remedied) -> dict[str, Any]:
+    return {key: value for key, value in remedy._asdict().items() if key != "log"}
 
 
 def _name(names: dict[str, str], label: str) -> str:

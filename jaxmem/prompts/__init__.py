@@ -1,6 +1,7 @@
 """Prompt logs: what a prefix cache reuses of an agent's calls, what breaks it, what that costs."""
 
-from jaxmem.prompts.doctor import Diagnosis, Finding, diagnose
+from jaxmem.prompts.doctor import Diagnosis, diagnose
+from jaxmem.prompts.findings import Finding
 from jaxmem.prompts.log import KINDS, LogBuilder, PromptLog, Segment
 from jaxmem.prompts.price import LogPrice, price, prices
 from jaxmem.prompts.readers import read_log

@@ -1,6 +1,5 @@
 """The doctor: what breaks the prefix of an agent's prompts, what it costs, what would not."""
 
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -8,70 +7,32 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxmem.common import check_size
-from jaxmem.prompts import remedies
-from jaxmem.prompts.log import KINDS, PromptLog, common_prefix
-from jaxmem.prompts.reuse import HOW, Reuse, reuse
-from jaxmem.prompts.volatile import differing_fields, field_at
+from jaxmem.prompts.findings import (
+    Finding,
+    Remedied,
+    advised,
+    candidates,
+    finding_of,
+    groups,
+    remedy,
+)
+from jaxmem.prompts.log import PromptLog
+from jaxmem.prompts.reuse import Reuse, reuse, served
 
-EXCERPT = 60  # characters of a change that are shown, old and new together
-_LOOKED_AT = 40  # breaks of a finding whose texts are compared
-_MOST_GROWTH = 1.25  # of all prompts: without compactions notes pile up, which is no remedy
-_REWRITTEN_TOKENS = 64  # a smaller segment that is replaced whole is no finding
-
-
-class Remedied(NamedTuple):
-    """What one remedy does, by replay of the whole log.
-
-    Attributes:
-      name: the function of `jaxmem.prompts.remedies`.
-      prompt_tokens: tokens of all prompts so laid out: notes make them longer.
-      recomputed_tokens: tokens that calls would compute.
-      saved_tokens: fewer than now; negative where it makes things worse.
-      reused_share: reused tokens over all prompt tokens.
-      log: the calls with their prompts so laid out.
-    """
-
-    name: str
-    prompt_tokens: int
-    recomputed_tokens: int
-    saved_tokens: int
-    reused_share: float
-    log: PromptLog
+_Replay = Callable[[PromptLog], np.ndarray]  # reused tokens of each call
+_MOST_HARM = 0.02  # of all prompt tokens: a step of the plan may cost so much before the next
 
 
-class Finding(NamedTuple):
-    """One kind of break: a segment and what happens to it.
+class Step(NamedTuple):
+    """One remedy of a plan, after those before it.
 
     Attributes:
-      label: the segment; "tools" stands for all definitions of tools.
-      labels: those that broke the prefix.
-      kind: its kind, of `KINDS`.
-      how: as in `HOW`, or "rewritten": replaced by a text that has little of the old one.
-      field: the volatile field that changes first ("time", "id", "number"), or "".
-      fields: all volatile fields that change, if nothing else does.
-      calls: how many calls break so.
-      broke: which, int64.
-      tokens: tokens computed again because of it; of a rewritten segment its own.
-      worst: the call that loses most.
-      old, new: what changed there, at most `EXCERPT` characters together; text of the log.
-      remedies: what was tried, the one to choose first; empty where no layout helps.
-      advice: one thing to do.
+      label: the segment that it is for.
+      remedied: what it does, by replay; `saved_tokens` counts from the step before.
     """
 
     label: str
-    labels: tuple[str, ...]
-    kind: str
-    how: str
-    field: str
-    fields: tuple[str, ...]
-    calls: int
-    broke: np.ndarray
-    tokens: int
-    worst: int
-    old: str
-    new: str
-    remedies: tuple[Remedied, ...]
-    advice: str
+    remedied: Remedied
 
 
 class Diagnosis(NamedTuple):
@@ -80,16 +41,17 @@ class Diagnosis(NamedTuple):
     Attributes:
       log: the calls.
       reuse: what became of their tokens.
-      findings: the costliest first.
-      cured: the log with the first remedy of every finding that has one.
-      avoidable_tokens: tokens computed now and not in `cured`.
-      reused_share: of `cured`.
+      findings: the costliest first; each remedy is tried alone.
+      plan: remedies one after another, each for what breaks most after those before: a break may
+        hide the next, so that a step alone may save nothing.
+      avoidable_tokens: tokens computed now and not after the plan.
+      reused_share: reused tokens over all prompt tokens, after the plan.
     """
 
     log: PromptLog
     reuse: Reuse
     findings: tuple[Finding, ...]
-    cured: PromptLog
+    plan: tuple[Step, ...]
     avoidable_tokens: int
     reused_share: float
 
@@ -114,215 +76,83 @@ def diagnose(
     Args:
       log: the calls.
       block_tokens, scope, ttl_s, minimum_tokens, tail_tokens: of the cache, as in `reuse`.
-      limit: findings to look into, the costliest ones.
+      limit: findings to look into, the costliest ones, and steps of the plan.
 
     Returns:
-      The findings, and the log with their first remedies together.
+      The findings, and a plan.
 
     Raises:
       ValueError: as `reuse`.
     """
     limit = check_size("limit", limit)
-    replay = partial(
-        reuse, block_tokens=block_tokens, scope=scope, ttl_s=ttl_s,
-        minimum_tokens=minimum_tokens, tail_tokens=tail_tokens,
-    )  # fmt: skip
-    now = replay(log)
-    found = [_finding(now, *group) for group in _groups(now)[:limit]]
-    cache: dict[tuple[str, tuple[str, ...], tuple[str, ...]], Remedied] = {}
+    cache = {
+        "block_tokens": block_tokens, "scope": scope, "ttl_s": ttl_s,
+        "minimum_tokens": minimum_tokens, "tail_tokens": tail_tokens,
+    }  # fmt: skip
+    now = reuse(log, **cache)  # type: ignore[arg-type]  # one dict for arguments of several types
+    replay: _Replay = partial(served, **cache)  # type: ignore[arg-type]
+    known: dict[tuple[str, tuple[str, ...], tuple[str, ...]], Remedied] = {}
     findings = []
-    for finding in found:
-        tried = []
-        for name in _candidates(finding):
-            key = (name, finding.labels if name != "sort_tools" else (), finding.fields)
-            if key not in cache:
-                cache[key] = _remedied(now, name, _remedy(name, finding)(log), replay)
-            tried.append(cache[key])
-        findings.append(_advised(finding, tried, int(log.prompt_tokens.sum())))
-    cured, after = log, now
-    for finding in findings:
-        if finding.remedies:
-            attempt = _remedy(finding.remedies[0].name, finding)(cured)
-            result = replay(attempt)
-            if result.recomputed.sum() < after.recomputed.sum():
-                cured, after = attempt, result
-    avoidable = int(now.recomputed.sum() - after.recomputed.sum())
-    return Diagnosis(log, now, tuple(findings), cured, avoidable, after.share)
-
-
-def _groups(found: Reuse) -> list[tuple[str, str, np.ndarray, int]]:
-    """(label, how, calls, tokens) of each kind of break and rewrite, the costliest first."""
-    log = found.log
-    kinds = _kinds(log)
-    groups: dict[tuple[str, str], list[tuple[int, int]]] = {}
-    for call in np.flatnonzero(found.cause >= 0):
-        how, tokens = HOW[found.how[call]], int(found.broken[call])
-        here = int(log.starts[call] + found.position[call])
-        if how in ("edited", "replaced") and KINDS[log.kind[here]] not in ("history", "task"):
-            own = int(log.segment_tokens[here])
-            if found.fresh[call] >= own / 2 >= _REWRITTEN_TOKENS / 2 and tokens < own:
-                how, tokens = "rewritten", own
-        if tokens > 0:
-            cause = found.cause[call]
-            label = "tools" if kinds[cause] == "tools" else log.labels[cause]
-            groups.setdefault((label, how), []).append((int(call), tokens))
-    merged = [
-        (label, how, np.array(rows)[:, 0], sum(tokens for _, tokens in rows))
-        for (label, how), rows in groups.items()
-    ]
-    return sorted(merged, key=lambda group: (-group[3], *group[:2]))
-
-
-def _finding(found: Reuse, label: str, how: str, calls: np.ndarray, tokens: int) -> Finding:
-    """What changes in the breaks of one group."""
-    log = found.log
-    worst = int(calls[np.argmax(found.broken[calls])])
-    first: Counter[str] = Counter()
-    alone: Counter[tuple[str, ...]] = Counter()
-    looked_at = calls[:: max(1, len(calls) // _LOOKED_AT)]
-    for call in looked_at:
-        old, new = _texts(found, int(call))
-        begins = common_prefix(old, new)
-        field = field_at(new, min(begins, max(len(new) - 1, 0)))
-        if how in ("edited", "grown", "rewritten") and field and field_at(old, field[1]):
-            first[field[0]] += 1
-        alone[differing_fields(old, new) if how == "edited" else ()] += 1
-    name, often = max(first.items(), key=lambda item: item[1], default=("", 0))
-    before, after = _excerpts(*_texts(found, worst), how)
-    causes = sorted(set(found.cause[calls].tolist()))
-    return Finding(
-        label=label,
-        labels=tuple(log.labels[cause] for cause in causes),
-        kind=_kinds(log)[causes[0]],
-        how=how,
-        field=name if 2 * often >= len(looked_at) else "",
-        fields=max(alone, key=lambda fields: (alone[fields], fields)),
-        calls=len(calls),
-        broke=calls,
-        tokens=tokens,
-        worst=worst,
-        old=before,
-        new=after,
-        remedies=(),
-        advice="",
+    for group in groups(now)[:limit]:
+        found = finding_of(now, *group)
+        findings.append(advised(found, _tried(now, found, replay, known), log))
+    plan = _plan(now, partial(reuse, **cache), replay, limit, known)  # type: ignore[arg-type]
+    recomputed = plan[-1].remedied.recomputed_tokens if plan else int(now.recomputed.sum())
+    return Diagnosis(
+        log=log,
+        reuse=now,
+        findings=tuple(findings),
+        plan=plan,
+        avoidable_tokens=int(now.recomputed.sum()) - recomputed,
+        reused_share=plan[-1].remedied.reused_share if plan else now.share,
     )
 
 
-def _kinds(log: PromptLog) -> list[str]:
-    """The kind that each label has most often."""
-    counts = np.zeros((len(log.labels), len(KINDS)), np.int64)
-    np.add.at(counts, (log.label, log.kind), 1)
-    return [KINDS[kind] for kind in counts.argmax(axis=1)]
+def _tried(
+    now: Reuse,
+    finding: Finding,
+    replay: _Replay,
+    known: dict[tuple[str, tuple[str, ...], tuple[str, ...]], Remedied],
+) -> list[Remedied]:
+    """Every remedy for a finding, replayed alone; `known` has those for the same segments."""
+    tried = []
+    for name in candidates(finding):
+        key = (name, finding.labels if name != "sort_tools" else (), finding.fields)
+        if key not in known:
+            laid_out = remedy(name, finding)(now.log)
+            reused, prompt = int(replay(laid_out).sum()), int(laid_out.prompt_tokens.sum())
+            saved = int(now.recomputed.sum()) - (prompt - reused)
+            known[key] = Remedied(
+                name, prompt, prompt - reused, saved, reused / max(prompt, 1), laid_out
+            )
+        tried.append(known[key])
+    return tried
 
 
-def _texts(found: Reuse, call: int) -> tuple[bytes, bytes]:
-    """The contents that stand where the prefix of a call and of its reference ends."""
-    log, place = found.log, found.position[call]
-    old, new = log.starts[found.reference[call]] + place, log.starts[call] + place
-    if KINDS[log.kind[old]] == KINDS[log.kind[new]] == "tools":
-        names = [log.labels[log.label[s]] for s in (old, new)]
-        if names[0] != names[1]:  # which tools, not how their JSON begins
-            return names[0].encode(), names[1].encode()
-    return log.contents[log.content[old]], log.contents[log.content[new]]
-
-
-def _excerpts(old: bytes, new: bytes, how: str) -> tuple[str, str]:
-    """The changed part of two texts, in characters that a terminal can show."""
-    if how == "inserted":
-        old = b""
-    if how == "removed":
-        new = b""
-    begins = ends = 0
-    if how in ("edited", "grown", "rewritten"):
-        begins = common_prefix(old, new)
-        ends = common_prefix(old[begins:][::-1], new[begins:][::-1])
-    start = max(0, begins - 8)
-    fields = [field_at(text, begins) for text in (old, new)]
-    if all(fields):
-        start = min(field[1] for field in fields if field)
-    most = EXCERPT // 2
-    parts = []
-    for text, field in zip((old, new), fields):
-        stop = max(len(text) - ends, field[2] if field else start)
-        part = text[start : start + 4 * most] if stop - start > 4 * most else text[start:stop]
-        # Cut bytes of a character at the ends are left out.
-        shown = "".join(c if c.isprintable() else " " for c in part.decode(errors="ignore"))
-        parts.append(shown if len(shown) <= most else shown[: most - 1] + "…")
-    return parts[0], parts[1]
-
-
-def _candidates(finding: Finding) -> list[str]:
-    """Remedies that keep what the model needs, in order of preference."""
-    if finding.how == "rewritten" or finding.kind in ("history", "summary", "task"):
-        return []
-    if finding.kind == "tools":
-        return ["sort_tools", "freeze"]
-    names = ["drop_volatile"] if finding.fields else []
-    names += ["append_edits"] if finding.kind == "memory" else []
-    names += ["move_last"]
-    names += ["drop_volatile"] if finding.field and not finding.fields else []
-    return names + (["freeze"] if finding.kind != "retrieved" else [])
-
-
-def _remedy(name: str, finding: Finding) -> Callable[[PromptLog], PromptLog]:
-    if name == "sort_tools":
-        return remedies.sort_tools
-    if name == "drop_volatile":
-        fields = finding.fields or (finding.field,)
-        return partial(remedies.drop_volatile, labels=finding.labels, fields=fields)
-    function: Callable[..., PromptLog] = getattr(remedies, name)
-    return partial(function, labels=finding.labels)
-
-
-def _remedied(
-    now: Reuse, name: str, log: PromptLog, replay: Callable[[PromptLog], Reuse]
-) -> Remedied:
-    after = replay(log)
-    recomputed = int(after.recomputed.sum())
-    saved = int(now.recomputed.sum()) - recomputed
-    return Remedied(name, int(log.prompt_tokens.sum()), recomputed, saved, after.share, log)
-
-
-_DO = {
-    "sort_tools": "send the tools in one order, sorted by name",
-    "drop_volatile": "drop the {field} from it, or pass it in the newest message",
-    "append_edits": "leave it as it is and append each edit as a message; merge at compaction",
-    "move_last": "move it behind the history",
-    "freeze": "keep it as it was until the next compaction",
-}
-_NONE = {
-    "rewritten": "append to it or change single entries instead of writing it anew",
-    "removed": "evict more at a time: each eviction computes the rest of the history again",
-    "history": "do not change earlier messages: append to them",
-}
-_FIELD_NAMES = {"time": "time stamp", "id": "identifier", "number": "counter", "": "changing part"}
-
-
-def _advised(finding: Finding, tried: list[Remedied], prompt_tokens: int) -> Finding:
-    """The finding with its remedies, the best first, and what to do."""
-    # These withhold something that the model may need: only where nothing else helps.
-    withhold = {"freeze"} if finding.fields else {"freeze", "drop_volatile"}
-    largest = _MOST_GROWTH * prompt_tokens
-    tried = [r for r in tried if r.prompt_tokens <= largest]
-    whole = [r for r in tried if r.name not in withhold and r.saved_tokens > 0]
-    if not whole and finding.kind != "memory":
-        whole = tried
-    most = max((r.saved_tokens for r in whole), default=0)
-    if most <= 0:
-        if finding.how == "rewritten":
-            advice = _NONE["rewritten"]
-        elif finding.kind == "summary" or finding.how == "removed":
-            advice = _NONE["removed"]
-        else:
-            advice = _NONE["history"] if finding.kind in ("history", "task") else (
-                "change it less often, or all at once where the history is compacted"
-            )  # fmt: skip
-        return finding._replace(advice=advice)
-    # The first in order of preference that comes near the best.
-    best = next(r for r in whole if r.saved_tokens >= 0.95 * most)
-    field = _FIELD_NAMES[finding.fields[0] if finding.fields else finding.field]
-    rest = sorted((r for r in tried if r is not best), key=lambda r: -r.saved_tokens)
-    return finding._replace(remedies=(best, *rest), advice=_DO[best.name].format(field=field))
+def _plan(
+    now: Reuse,
+    diagnosed: Callable[[PromptLog], Reuse],
+    replay: _Replay,
+    limit: int,
+    known: dict[tuple[str, tuple[str, ...], tuple[str, ...]], Remedied],
+) -> tuple[Step, ...]:
+    """Remedies for what breaks most, then for what breaks most after them, and so on."""
+    steps: list[Step] = []
+    treated: set[str] = set()
+    start = int(now.recomputed.sum())
+    most_harm = _MOST_HARM * int(now.log.prompt_tokens.sum())
+    for _ in range(limit):
+        group = next((g for g in groups(now) if g[0] not in treated), None)
+        if group is None:
+            break
+        treated.add(group[0])
+        found = finding_of(now, *group)
+        found = advised(found, _tried(now, found, replay, known), now.log)
+        if found.remedies and found.remedies[0].saved_tokens > -most_harm:
+            steps.append(Step(found.label, found.remedies[0]))
+            now, known = diagnosed(found.remedies[0].log), {}
+    left = [start, *(step.remedied.recomputed_tokens for step in steps)]
+    return tuple(steps[: left.index(min(left))])
 
 
 def without_text(diagnosis: Diagnosis) -> Diagnosis:

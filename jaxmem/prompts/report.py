@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxmem.prompts.doctor import Diagnosis, Finding, Remedied
+from jaxmem.prompts.doctor import Diagnosis
+from jaxmem.prompts.findings import Finding, Remedied
 from jaxmem.prompts.log import KINDS
 from jaxmem.prompts.report_strips import (
     HOW_SAID,
@@ -78,7 +79,7 @@ def report(
             '<nav><a href="#breaks">breaks</a><a href="#calls">calls</a>'
             + ('<a href="#prices">prices</a>' if prices else "")
             + '<button type="button" id="theme">light or dark</button></nav></header>',
-            *_headline(diagnosis, cache),
+            *_headline(diagnosis, cache, names),
             *_findings(diagnosis, names, with_text),
             *_strips(diagnosis, kept),
             *_prices(prices),
@@ -89,18 +90,18 @@ def report(
     )
 
 
-def _headline(diagnosis: Diagnosis, cache: str) -> Iterator[str]:
+def _headline(diagnosis: Diagnosis, cache: str, names: list[str]) -> Iterator[str]:
     log, now = diagnosis.log, diagnosis.reuse
     total = int(log.prompt_tokens.sum())
-    changes = sum(bool(finding.remedies) for finding in diagnosis.findings)
-    remedies = "the first remedy" if changes == 1 else f"the first remedies of {changes} findings"
+    changes = len(diagnosis.plan)
+    remedies = "one remedy" if changes == 1 else f"{changes} remedies"
     lead = f"<b>{_percent(now.share)}</b> of the prompt tokens are reused"
     if diagnosis.avoidable_tokens > 0:
         lead += f"; with {remedies} it would be <b>{_percent(diagnosis.reused_share)}</b>"
     yield f'<p class="lead">{lead}.</p>'
     tiles = [
         ("Reused now", _percent(now.share), f"{int(now.reused.sum()):,} tokens"),
-        ("With the first remedies", _percent(diagnosis.reused_share), "by replay of the log"),
+        ("With the remedies", _percent(diagnosis.reused_share), "by replay of the log"),
         (
             "Avoidable",
             _percent(diagnosis.avoidable_share),
@@ -119,8 +120,16 @@ def _headline(diagnosis: Diagnosis, cache: str) -> Iterator[str]:
     yield "</dl>"
     yield (
         '<div class="bars" aria-hidden="true"><span>now</span><i id="bar-now"></i>'
-        '<span>with the first remedies</span><i id="bar-then"></i></div>'
+        '<span>with the remedies</span><i id="bar-then"></i></div>'
     )
+    if diagnosis.plan:
+        shown = {**dict(zip(log.labels, names)), "tools": "tools"}
+        steps = "; ".join(
+            f"{_escape(shown.get(step.label, step.label))}: {_REMEDY_SAID[step.remedied.name]}"
+            f" ({_percent(step.remedied.reused_share)})"
+            for step in diagnosis.plan
+        )
+        yield f'<p class="note">The remedies, one after another: {steps}.</p>'
     if cache:
         yield f'<p class="note">The cache was taken to be: {_escape(cache)}</p>'
 

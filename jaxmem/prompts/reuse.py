@@ -106,21 +106,12 @@ def reuse(
       ValueError: for an unknown scope, numbers out of range, or a time to live for a log
         without times.
     """
-    scope = lookup({name: name for name in SCOPES}, scope, "scope")
-    block = check_size("block_tokens", block_tokens)
-    least = check_size("minimum_tokens", minimum_tokens, 0)
-    tail = check_size("tail_tokens", tail_tokens, 0)
-    check_number("ttl_s", ttl_s, scalar=True)
-    if np.isfinite(ttl_s) and not log.timed:
-        raise ValueError("ttl_s: the log has no times, a time to live cannot apply")
-    matches = _matches(log, scope, np.inf)
+    limits = _checked(log, block_tokens, scope, ttl_s, minimum_tokens, tail_tokens)
+    matches = _matches(log, limits.scope, np.inf)
     shared = np.array([match.tokens for match in matches], np.int64)
-    live = shared
-    if np.isfinite(ttl_s):
-        live = np.array([match.tokens for match in _matches(log, scope, ttl_s)], np.int64)
+    live = shared if np.isinf(ttl_s) else _live(log, limits)
     prompt = log.prompt_tokens
-    reused = np.minimum(live, np.maximum(prompt - tail, 0)) // block * block
-    reused = np.where(reused >= least, reused, 0)
+    reused = _whole_blocks(log, live, limits)
     diagnoses = [_diagnose(log, c, match) for c, match in enumerate(matches)]
     fresh = np.array([d.fresh for d in diagnoses], np.int64)
     return Reuse(
@@ -136,6 +127,72 @@ def reuse(
         how=np.array([_HOW[d.how] for d in diagnoses], np.int8),
         cause=np.array([d.cause for d in diagnoses], np.int32),
     )
+
+
+def served(
+    log: PromptLog,
+    block_tokens: int = 1,
+    *,
+    scope: str = "session",
+    ttl_s: float = np.inf,
+    minimum_tokens: int = 0,
+    tail_tokens: int = 0,
+) -> np.ndarray:
+    """Tokens of each prompt that are reused, and no causes: `reuse(...).reused`, for less.
+
+    Args:
+      log, block_tokens, scope, ttl_s, minimum_tokens, tail_tokens: as in `reuse`.
+
+    Returns:
+      int64 [C].
+
+    Raises:
+      ValueError: as `reuse`.
+    """
+    limits = _checked(log, block_tokens, scope, ttl_s, minimum_tokens, tail_tokens)
+    return _whole_blocks(log, _live(log, limits), limits)
+
+
+class _Limits(NamedTuple):
+    """Of a cache, as in `reuse`."""
+
+    block: int
+    scope: str
+    ttl_s: float
+    least: int
+    tail: int
+
+
+def _checked(
+    log: PromptLog,
+    block_tokens: int,
+    scope: str,
+    ttl_s: float,
+    minimum_tokens: int,
+    tail_tokens: int,
+) -> _Limits:
+    check_number("ttl_s", ttl_s, scalar=True)
+    if np.isfinite(ttl_s) and not log.timed:
+        raise ValueError("ttl_s: the log has no times, a time to live cannot apply")
+    return _Limits(
+        check_size("block_tokens", block_tokens),
+        lookup({name: name for name in SCOPES}, scope, "scope"),
+        float(ttl_s),
+        check_size("minimum_tokens", minimum_tokens, 0),
+        check_size("tail_tokens", tail_tokens, 0),
+    )
+
+
+def _live(log: PromptLog, limits: _Limits) -> np.ndarray:
+    """Tokens of the longest prefix of each prompt that has not expired."""
+    found = _matches(log, limits.scope, limits.ttl_s)
+    return np.array([match.tokens for match in found], np.int64)
+
+
+def _whole_blocks(log: PromptLog, live: np.ndarray, limits: _Limits) -> np.ndarray:
+    reused = np.minimum(live, np.maximum(log.prompt_tokens - limits.tail, 0))
+    reused = reused // limits.block * limits.block
+    return np.where(reused >= limits.least, reused, 0)
 
 
 def block_trace(log: PromptLog, block_tokens: int = 16, scope: str = "all") -> BlockTrace:

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from jaxmem.prompts import LogBuilder, Segment, read_log
-from jaxmem.prompts.doctor import EXCERPT, Diagnosis, diagnose
+from jaxmem.prompts.doctor import Diagnosis, diagnose
+from jaxmem.prompts.findings import EXCERPT
 
 SYSTEM = "You are a patient assistant who answers in one line. " * 8  # 424 bytes
 CHAT = [
@@ -100,6 +101,26 @@ def test_a_counter_in_the_header_of_a_memory() -> None:
     assert (finding.old[:3], finding.new[:3]) == ("53%", "58%")
     assert finding.remedies[0].name == "append_edits"
     assert "drop_volatile" in [remedy.name for remedy in finding.remedies]
+
+
+def test_a_plan_goes_on_behind_a_remedy_that_saves_nothing_alone() -> None:
+    builder, history = LogBuilder(), []
+    for n in range(6):
+        builder.call([
+            Segment("head", "system", b"head", tokens=10),
+            Segment("found", "retrieved", b"found %d" % n, tokens=30),
+            Segment("clock", "task", b"clock %d" % n, tokens=5),
+            *history,
+        ])  # fmt: skip
+        history.append(Segment("turn", "history", b"turn %d" % n, tokens=20))
+    found = diagnose(builder.build(), block_tokens=1)
+    (finding,) = found.findings
+    assert finding.remedies[0].saved_tokens == 0
+    assert finding.advice.endswith("alone it saves nothing")
+    assert [step.label for step in found.plan] == ["found", "clock"]
+    assert found.avoidable_tokens == finding.tokens == 20 * (1 + 2 + 3 + 4)
+    prompt = found.log.prompt_tokens.sum()
+    assert found.reused_share == pytest.approx((50 + finding.tokens) / prompt)
 
 
 def test_a_text_written_anew_each_time() -> None:

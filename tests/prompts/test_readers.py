@@ -222,7 +222,7 @@ def test_plain_lines(tmp_path: Path) -> None:
         ("message user", "history", "\nuser: Hi\n\nyou"),
         ("message assistant", "history", "\nassistant: Yes"),
     ]
-    assert shown(log, 1) == [("text", "history", "One.\n\n"), ("text", "task", "Two.")]
+    assert shown(log, 1) == [("text", "history", "One."), ("text", "task", "\n\nTwo.")]
     assert log.time_s.tolist() == [1760587752.017385, 1760587753.017385]
 
 
