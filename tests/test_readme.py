@@ -82,7 +82,12 @@ def test_examples_folder(path: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("demos", "prefixes"), [(("02", "ex2"), "mem|ex2"), (("04", "ex6"), "cart|lin|comp|ex6")]
+    ("demos", "prefixes"),
+    [
+        (("02", "ex2"), "mem|ex2"),
+        (("03", "ex3", "ex5"), "mg|ace|ex5"),
+        (("04", "ex6"), "cart|lin|comp|ex6"),
+    ],
 )
 def test_tables_of_figures_say_what_their_numbers_say(demos: tuple[str], prefixes: str) -> None:
     """The long run behind them is not repeated here; rows must at least agree with themselves."""

@@ -190,6 +190,7 @@ def draw_playbook(found: Evidence) -> "Picture":
         ylabel="reused of the prompt",
         ylim=(0, 1.02),
         xlim=(0, len(tasks) * 1.22),
+        xticks=range(0, len(tasks) + 1, 50),
     )
     panel.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     return picture

@@ -64,9 +64,11 @@ def tokens(samples: ArrayLike) -> str:
       samples: [N].
 
     Returns:
-      Text such as "509k +- 6k".
+      Text such as "509k +- 6.0k", or "7,213 +- 27" below 100,000.
     """
     mean, _, high = mean_interval(samples)
+    if mean < 1e5:
+        return f"{mean:,.0f} +- {high - mean:,.0f}"
     return f"{mean / 1e3:,.0f}k +- {(high - mean) / 1e3:.1f}k"
 
 
@@ -137,7 +139,7 @@ def _evicted_table(found: Evidence) -> Table:
          "edits", "edits appended"],
         rows,
         ["main context: mean prompt of a call, tokens; the last column is the prefill of the layout"
-         " that appends edits, which evicting little hurts less"],
+         " that appends edits, with the same evictions"],
     )  # fmt: skip
 
 
@@ -148,6 +150,12 @@ def _layout_table(found: Evidence) -> Table:
         for share, session in found.at_once.items()
     ]
     where = crossing(found)
+    little = [
+        share
+        for share, session in found.evicted.items()
+        if layout(session, "last", "prefill_tokens").mean()
+        < layout(session, "front", "prefill_tokens").mean()
+    ]
     last = found.main.working_tokens / found.main.calls
     return Table(
         "Layouts, by the share of facts that are saved at once: tokens prefilled",
@@ -156,7 +164,8 @@ def _layout_table(found: Evidence) -> Table:
         [
             f"the working context last costs more than in front up to {where.mean:.2f} saved at"
             f" once ({where.low:.2f} .. {where.high:.2f}), less beyond: it recomputes"
-            f" {plain(last, 0)} tokens in each call, in front thousands at each edit",
+            f" {plain(last, 0)} tokens in each call, in front thousands at each edit; at 0.2 saved at"
+            f" once it costs less where {max(little, default=0):.0%} or less is evicted at a time",
             "edits appended are the cheapest of the lecture's three at every share; frozen is ours:"
             " there the call's own record in the queue is all that shows an edit until then",
         ],

@@ -20,6 +20,7 @@ from jaxmem.prompts.log import PromptLog
 from jaxmem.prompts.reuse import Reuse, reuse, served
 
 _Replay = Callable[[PromptLog], np.ndarray]  # reused tokens of each call
+_TOO_LITTLE = 0.002  # of all prompt tokens: the last steps together save more, or are left out
 _MOST_HARM = 0.02  # of all prompt tokens: a step of the plan may cost so much before the next
 
 
@@ -140,7 +141,7 @@ def _plan(
     steps: list[Step] = []
     treated: set[str] = set()
     start = int(now.recomputed.sum())
-    most_harm = _MOST_HARM * int(now.log.prompt_tokens.sum())
+    prompt = int(now.log.prompt_tokens.sum())
     for _ in range(limit):
         group = next((g for g in groups(now) if g[0] not in treated), None)
         if group is None:
@@ -148,11 +149,12 @@ def _plan(
         treated.add(group[0])
         found = finding_of(now, *group)
         found = advised(found, _tried(now, found, replay, known), now.log)
-        if found.remedies and found.remedies[0].saved_tokens > -most_harm:
+        if found.remedies and found.remedies[0].saved_tokens > -_MOST_HARM * prompt:
             steps.append(Step(found.label, found.remedies[0]))
             now, known = diagnosed(found.remedies[0].log), {}
     left = [start, *(step.remedied.recomputed_tokens for step in steps)]
-    return tuple(steps[: left.index(min(left))])
+    enough = min(left) + _TOO_LITTLE * prompt
+    return tuple(steps[: next(n for n, tokens in enumerate(left) if tokens <= enough)])
 
 
 def without_text(diagnosis: Diagnosis) -> Diagnosis:
