@@ -20,7 +20,7 @@ def is_given(number: object) -> bool:
       False for traced values and for what stands for one.
     """
     return type(number) is not object and not isinstance(
-        number, (jax.core.Tracer, jax.ShapeDtypeStruct, type(None))
+        number, (jax.core.Tracer, jax.ShapeDtypeStruct, jax.stages.ArgInfo, type(None))
     )
 
 
