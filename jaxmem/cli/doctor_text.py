@@ -8,29 +8,12 @@ from typing import Any, NamedTuple
 from jaxmem import results
 from jaxmem.common.table import text_table
 from jaxmem.prompts.doctor import Diagnosis, without_text
-from jaxmem.prompts.findings import Finding, Remedied
+from jaxmem.prompts.findings import FIELD_SAID, HOW_SAID, REMEDY_SAID, Finding, Remedied
 from jaxmem.prompts.report_strips import shown_names
 from jaxmem.prompts.rules import Rules
 from jaxmem.prompts.transcripts import Transcript, ttl_misses
 
 SHOWN_SHARE = 0.001  # a finding that costs less of all prompt tokens is only counted
-_HOW = {
-    "edited": "edited in place",
-    "grown": "grown in place",
-    "replaced": "replaced",
-    "inserted": "inserted",
-    "removed": "removed",
-    "reordered": "reordered",
-    "rewritten": "written anew",
-}
-_FIELD = {"time": "a time stamp", "id": "an identifier", "number": "a counter"}
-_REMEDY = {
-    "sort_tools": "tools sorted",
-    "drop_volatile": "volatile field dropped",
-    "append_edits": "edits appended",
-    "move_last": "moved last",
-    "freeze": "frozen until compaction",
-}
 
 
 class Cache(NamedTuple):
@@ -114,7 +97,7 @@ def text(
     if diagnosis.avoidable_tokens > 0:
         lines += ["", "plan, each step after those before it:"]
         for step in diagnosis.plan:
-            what = _REMEDY[step.remedied.name]
+            what = REMEDY_SAID[step.remedied.name]
             share = f"{step.remedied.reused_share:.1%} reused"
             lines += _wrapped(f"{_name(names, step.label)}: {what}: {share}", "   ")
         lines += _wrapped(
@@ -158,9 +141,9 @@ def _finding(
 ) -> list[str]:
     prompt = max(int(diagnosis.log.prompt_tokens.sum()), 1)
     kind = "" if finding.label.startswith(finding.kind) else f" ({finding.kind})"
-    field = f", {_FIELD[finding.field]} first" if finding.field else ""
+    field = f", {_a(finding.field)} first" if finding.field else ""
     if finding.fields:
-        field = f", only {_FIELD[finding.fields[0]]} changes"
+        field = f", only {_a(finding.fields[0])} changes"
     rows = [
         ("lost", f"{finding.tokens:,} tokens in {_count(finding.calls, 'call')}"
                  f" ({finding.tokens / prompt:.1%} of all{_money(cache, finding.tokens)})"),
@@ -171,7 +154,7 @@ def _finding(
     rows.append(("do", finding.advice))
     if finding.remedies:
         rows.append(("replay", "; ".join(_tried(r, prompt) for r in finding.remedies)))
-    lines = [f"{number}. {_name(names, finding.label)}{kind}: {_HOW[finding.how]}{field}"]
+    lines = [f"{number}. {_name(names, finding.label)}{kind}: {HOW_SAID[finding.how]}{field}"]
     for name, what in rows:
         lines += _wrapped(what, f"   {name:<7} ")
     return lines
@@ -181,7 +164,7 @@ def _tried(remedy: Remedied, prompt: int) -> str:
     fewer = f"{abs(remedy.saved_tokens):,} tokens {'fewer' if remedy.saved_tokens >= 0 else 'MORE'}"
     longer = remedy.prompt_tokens / prompt - 1
     grown = f", prompts {longer:.0%} longer" if longer >= 0.01 else ""
-    return f"{_REMEDY[remedy.name]}: {remedy.reused_share:.1%} reused, {fewer}{grown}"
+    return f"{REMEDY_SAID[remedy.name]}: {remedy.reused_share:.1%} reused, {fewer}{grown}"
 
 
 def _money(cache: Cache, tokens: int) -> str:
@@ -189,6 +172,10 @@ def _money(cache: Cache, tokens: int) -> str:
     if usd is None:
         return ""
     return f", ${usd:,.2f}" if usd >= 0.01 else ", less than $0.01"
+
+
+def _a(field: str) -> str:
+    return f"{'an' if field == 'id' else 'a'} {FIELD_SAID[field]}"
 
 
 def _count(number: int, noun: str) -> str:

@@ -165,7 +165,7 @@ def _layout_table(found: Evidence) -> Table:
             f"the working context last costs more than in front up to {where.mean:.2f} saved at"
             f" once ({where.low:.2f} .. {where.high:.2f}), less beyond: it recomputes"
             f" {plain(last, 0)} tokens in each call, in front thousands at each edit; at 0.2 saved"
-            f" at once it costs less where {max(little, default=0):.0%} or less is evicted at a time",
+            f" at once it costs less where {max(little, default=0):.0%} or less is evicted",
             "edits appended are the cheapest of the lecture's three at every share; frozen is ours:"
             " there the call's own record in the queue is all that shows an edit until then",
         ],

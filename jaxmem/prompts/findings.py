@@ -12,6 +12,25 @@ from jaxmem.prompts.log import KINDS, PromptLog, common_prefix
 from jaxmem.prompts.reuse import HOW, Reuse
 from jaxmem.prompts.volatile import differing_fields, field_at
 
+HOW_SAID = {
+    "first": "no earlier call to reuse",
+    "extended": "continues call",
+    "edited": "edited in place",
+    "grown": "grown in place",
+    "replaced": "put in place of another segment",
+    "inserted": "inserted",
+    "removed": "removed",
+    "reordered": "moved",
+    "rewritten": "written anew",
+}
+REMEDY_SAID = {
+    "sort_tools": "sort the tools",
+    "drop_volatile": "drop the volatile fields",
+    "append_edits": "append the edits",
+    "move_last": "move last",
+    "freeze": "freeze until compaction",
+}
+FIELD_SAID = {"time": "time stamp", "id": "identifier", "number": "counter"}
 EXCERPT = 60  # characters of a change that are shown, old and new together
 _LOOKED_AT = 40  # breaks of a finding whose texts are compared
 _MOST_GROWTH = 1.25  # of all prompts: without compactions notes pile up, which is no remedy
@@ -252,7 +271,6 @@ _NONE = {
     "history": "do not change earlier messages: append to them",
     "other": "change it less often, or all at once where the history is compacted",
 }
-_FIELD_NAMES = {"time": "time stamp", "id": "identifier", "number": "counter", "": "changing part"}
 
 
 def advised(finding: Finding, tried: list[Remedied], log: PromptLog) -> Finding:
@@ -278,7 +296,8 @@ def advised(finding: Finding, tried: list[Remedied], log: PromptLog) -> Finding:
     # The first in order of preference that comes near the best.
     most = max(r.saved_tokens for r in whole)
     best = next(r for r in whole if r.saved_tokens >= min(0.95 * most, most))
-    field = _FIELD_NAMES[finding.fields[0] if finding.fields else finding.field]
+    changes = finding.fields[0] if finding.fields else finding.field
+    field = FIELD_SAID.get(changes, "part that changes")
     advice = _DO[best.name].format(field=field)
     if most <= 0:
         advice += ", with what else changes behind it: alone it saves nothing"

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 
 from jaxmem.prompts.doctor import Diagnosis
-from jaxmem.prompts.findings import Finding, Remedied
+from jaxmem.prompts.findings import FIELD_SAID, HOW_SAID, REMEDY_SAID, Finding, Remedied
 from jaxmem.prompts.log import KINDS
 from jaxmem.prompts.report_strips import (
-    HOW_SAID,
     NAME,
     PARTS,
     SAID,
@@ -26,15 +25,6 @@ from jaxmem.prompts.report_strips import (
     place,
     shown_names,
 )
-
-_REMEDY_SAID = {
-    "sort_tools": "sort the tools",
-    "drop_volatile": "drop the volatile fields",
-    "append_edits": "append the edits",
-    "move_last": "move last",
-    "freeze": "freeze until compaction",
-}
-_FIELD_SAID = {"time": "time stamp", "id": "identifier", "number": "number"}
 
 
 def report(
@@ -125,7 +115,7 @@ def _headline(diagnosis: Diagnosis, cache: str, names: list[str]) -> Iterator[st
     if diagnosis.plan:
         shown = {**dict(zip(log.labels, names)), "tools": "tools"}
         steps = "; ".join(
-            f"{_escape(shown.get(step.label, step.label))}: {_REMEDY_SAID[step.remedied.name]}"
+            f"{_escape(shown.get(step.label, step.label))}: {REMEDY_SAID[step.remedied.name]}"
             f" ({_percent(step.remedied.reused_share)})"
             for step in diagnosis.plan
         )
@@ -241,16 +231,16 @@ def _more(finding: Finding, with_text: bool) -> str:
 def _changes(finding: Finding) -> str:
     """The volatile fields that change, all or the first, as a line of their own."""
     if finding.fields:
-        fields = ", ".join(_FIELD_SAID.get(field, field) for field in finding.fields)
+        fields = ", ".join(FIELD_SAID.get(field, field) for field in finding.fields)
         return f"<small>changes: {fields} only</small>"
     if finding.field:
-        field = _FIELD_SAID.get(finding.field, finding.field)
+        field = FIELD_SAID.get(finding.field, finding.field)
         return f"<small>changes first: {field}</small>"
     return ""
 
 
 def _remedy(remedy: Remedied) -> str:
-    return _escape(_REMEDY_SAID.get(remedy.name, remedy.name.replace("_", " ")))
+    return _escape(REMEDY_SAID.get(remedy.name, remedy.name.replace("_", " ")))
 
 
 def _strips(diagnosis: Diagnosis, kept: list[Kept]) -> Iterator[str]:

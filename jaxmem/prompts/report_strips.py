@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxmem.prompts.doctor import Diagnosis
+from jaxmem.prompts.findings import HOW_SAID
 from jaxmem.prompts.log import KINDS, PromptLog
 from jaxmem.prompts.reuse import HOW
 
@@ -16,17 +17,6 @@ SAID = {
     "expired": "expired",
     "broken": "computed again after a break",
     "fresh": "new",
-}
-HOW_SAID = {
-    "first": "no earlier call to reuse",
-    "extended": "continues call",
-    "edited": "edited in place",
-    "grown": "grown in place",
-    "replaced": "put in place of another segment",
-    "inserted": "inserted",
-    "removed": "removed",
-    "reordered": "moved",
-    "rewritten": "written anew",
 }
 _CALLS = 5000  # strips on a page
 _RUNS = 200_000  # runs of segments of one kind on a page
