@@ -15,6 +15,13 @@ os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
 jax.config.update("jax_compilation_cache_dir", _cache)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
+# Fusion emitters make jax 0.10.1 compile twice as long; later versions no longer know the flag.
+# Examples, README and the test of the jax version run with them, as users do.
+if jax.__version__ == "0.10.1":
+    os.environ["XLA_FLAGS"] = (
+        os.environ.get("XLA_FLAGS", "") + " --xla_cpu_use_fusion_emitters=false"
+    )
+
 _DATA = Path(os.environ.get("JAXMEM_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 
 

@@ -143,9 +143,11 @@ def _finding(
     kind = "" if finding.label.startswith(finding.kind) else f" ({finding.kind})"
     field = f", {_a(finding.field)} first" if finding.field else ""
     if finding.fields:
-        field = f", only {_a(finding.fields[0])} changes"
+        only = " and ".join(_a(field) for field in finding.fields)
+        field = f", only {only} change{'s' if len(finding.fields) == 1 else ''}"
+    lost = "new" if finding.how == "rewritten" else "lost"
     rows = [
-        ("lost", f"{finding.tokens:,} tokens in {_count(finding.calls, 'call')}"
+        (lost, f"{finding.tokens:,} tokens in {_count(finding.calls, 'call')}"
                  f" ({finding.tokens / prompt:.1%} of all{_money(cache, finding.tokens)})"),
         ("worst", diagnosis.log.source[finding.worst]),
     ]  # fmt: skip

@@ -24,7 +24,7 @@ class Prompts(NamedTuple):
     content: int32 [C, N], equal where contents are; negative is padding.
     tokens: int32 [C, N], 0 in the padding.
     label: int32 [C, N].
-    session: int32 [C].
+    session: int32 [C], or whatever has a cache of its own.
     time_s: float32 [C], ascending.
     """
 
@@ -168,7 +168,7 @@ def to_dense(log: PromptLog, block_tokens: int | None = None) -> Prompts:
         _padded(rows, -1),
         _padded(tokens, 0),
         _padded(labels, 0),
-        jnp.asarray(log.session),
+        jnp.asarray(log.thread.astype(np.int32)),
         jnp.asarray((log.time_s - log.time_s[:1]).astype(np.float32)),
     )
 

@@ -20,6 +20,7 @@ from jaxmem.prompts.log import PromptLog
 from jaxmem.prompts.reuse import Reuse, reuse, served
 
 _Replay = Callable[[PromptLog], np.ndarray]  # reused tokens of each call
+_MOST_STEPS = 10
 _TOO_LITTLE = 0.002  # of all prompt tokens: the last steps together save more, or are left out
 _MOST_HARM = 0.02  # of all prompt tokens: a step of the plan may cost so much before the next
 
@@ -77,7 +78,7 @@ def diagnose(
     Args:
       log: the calls.
       block_tokens, scope, ttl_s, minimum_tokens, tail_tokens: of the cache, as in `reuse`.
-      limit: findings to look into, the costliest ones, and steps of the plan.
+      limit: findings to look into, the costliest ones; the plan does not depend on it.
 
     Returns:
       The findings, and a plan.
@@ -97,7 +98,7 @@ def diagnose(
     for group in groups(now)[:limit]:
         found = finding_of(now, *group)
         findings.append(advised(found, _tried(now, found, replay, known), log))
-    plan = _plan(now, partial(reuse, **cache), replay, limit, known)  # type: ignore[arg-type]
+    plan = _plan(now, partial(reuse, **cache), replay, known)  # type: ignore[arg-type]
     recomputed = plan[-1].remedied.recomputed_tokens if plan else int(now.recomputed.sum())
     return Diagnosis(
         log=log,
@@ -134,7 +135,6 @@ def _plan(
     now: Reuse,
     diagnosed: Callable[[PromptLog], Reuse],
     replay: _Replay,
-    limit: int,
     known: dict[tuple[str, tuple[str, ...], tuple[str, ...]], Remedied],
 ) -> tuple[Step, ...]:
     """Remedies for what breaks most, then for what breaks most after them, and so on."""
@@ -142,7 +142,7 @@ def _plan(
     treated: set[str] = set()
     start = int(now.recomputed.sum())
     prompt = int(now.log.prompt_tokens.sum())
-    for _ in range(limit):
+    for _ in range(_MOST_STEPS):
         group = next((g for g in groups(now) if g[0] not in treated), None)
         if group is None:
             break

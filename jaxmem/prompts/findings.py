@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxmem.prompts import remedies
 from jaxmem.prompts.log import KINDS, PromptLog, common_prefix
-from jaxmem.prompts.reuse import HOW, Reuse
+from jaxmem.prompts.reuse import HOW, Reuse, in_common
 from jaxmem.prompts.volatile import differing_fields, field_at
 
 HOW_SAID = {
@@ -69,7 +69,7 @@ class Finding(NamedTuple):
       fields: all volatile fields that change, if nothing else does.
       calls: how many calls break so.
       broke: which, int64.
-      tokens: tokens computed again because of it; of a rewritten segment its own.
+      tokens: tokens computed again because of it; of a rewritten segment its new text.
       worst: the call that loses most.
       old, new: what changed there, at most `EXCERPT` characters together; text of the log.
       remedies: what was tried, the one to choose first; empty where no layout helps.
@@ -106,11 +106,10 @@ def groups(found: Reuse) -> list[tuple[str, str, np.ndarray, int]]:
     groups: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for call in np.flatnonzero(found.cause >= 0):
         how, tokens = HOW[found.how[call]], int(found.broken[call])
-        here = int(log.starts[call] + found.position[call])
-        if how in ("edited", "replaced") and KINDS[log.kind[here]] in ("memory", "system"):
-            own = int(log.segment_tokens[here])
-            if found.fresh[call] >= own / 2 >= _REWRITTEN_TOKENS / 2 and tokens < own:
-                how, tokens = "rewritten", own
+        if how in ("edited", "replaced"):
+            own, new = _new_text(found, int(call))
+            if new >= own / 2 >= _REWRITTEN_TOKENS / 2 and new > tokens:
+                how, tokens = "rewritten", new
         if tokens > 0:
             cause = found.cause[call]
             label = "tools" if kinds[cause] == "tools" else log.labels[cause]
@@ -165,6 +164,17 @@ def finding_of(found: Reuse, label: str, how: str, calls: np.ndarray, tokens: in
         remedies=(),
         advice="",
     )
+
+
+def _new_text(found: Reuse, call: int) -> tuple[int, int]:
+    """Tokens of a changed memory or part of the instructions, and those its old form had not."""
+    log, place = found.log, found.position[call]
+    here = log.starts[call] + place
+    if KINDS[log.kind[here]] not in ("memory", "system"):
+        return 0, 0
+    old, new = int(log.content[log.starts[found.reference[call]] + place]), int(log.content[here])
+    own = int(log.tokens[new])
+    return own, own - max(in_common(log, old, new), log.shared_tokens(old, new))
 
 
 def _kinds(log: PromptLog) -> list[str]:
@@ -296,8 +306,8 @@ def advised(finding: Finding, tried: list[Remedied], log: PromptLog) -> Finding:
     # The first in order of preference that comes near the best.
     most = max(r.saved_tokens for r in whole)
     best = next(r for r in whole if r.saved_tokens >= min(0.95 * most, most))
-    changes = finding.fields[0] if finding.fields else finding.field
-    field = FIELD_SAID.get(changes, "part that changes")
+    changes = finding.fields or ((finding.field,) if finding.field else ())
+    field = " and the ".join(FIELD_SAID[name] for name in changes) or "part that changes"
     advice = _DO[best.name].format(field=field)
     if most <= 0:
         advice += ", with what else changes behind it: alone it saves nothing"

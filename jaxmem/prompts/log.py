@@ -90,7 +90,7 @@ class ByteEstimate:
         return text
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class PromptLog:
     """Calls in time order; made by `LogBuilder` or `read_log`. All arrays are numpy's.
 
@@ -134,10 +134,22 @@ class PromptLog:
     source: Sequence[str]
     encoder: Encoder
 
+    def __repr__(self) -> str:
+        """A line without any text of the log."""
+        tokens = int(self.prompt_tokens.sum())
+        return (
+            f"PromptLog({self.calls:,} calls, {len(self.sessions):,} sessions, {tokens:,} tokens)"
+        )
+
     @property
     def calls(self) -> int:
         """Number of calls C."""
         return len(self.session)
+
+    @property
+    def thread(self) -> np.ndarray:
+        """Whose prefixes a call can extend, int64 [C]: its session's with the same model."""
+        return self.session.astype(np.int64) * max(len(self.models), 1) + self.model
 
     @cached_property
     def segment_tokens(self) -> np.ndarray:

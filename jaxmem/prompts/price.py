@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxmem.common import check_number, lookup
 from jaxmem.prompts.log import KINDS, PromptLog
-from jaxmem.prompts.reuse import reuse
+from jaxmem.prompts.reuse import reuse, served
 from jaxmem.prompts.rules import RULES, Rules
 
 MARKS = ("as_sent", "automatic")
@@ -159,7 +159,7 @@ def _price(
                 raise ValueError(f"{name} must be finite, got {usd}")
     if rules.scope not in caches:
         each = _by_model(log, rules.scope)
-        caches[rules.scope] = each, reuse(each).fresh
+        caches[rules.scope] = each, reuse(log, scope=rules.scope).fresh
     each, new = caches[rules.scope]
     notes = _notes(log, rules, marks)
     prompt = log.prompt_tokens
@@ -213,13 +213,13 @@ def _by_model(log: PromptLog, scope: str) -> PromptLog:
 def _automatic(log: PromptLog, rules: Rules) -> tuple[np.ndarray, np.ndarray]:
     """Tokens written and read by each call, [C] each."""
     block = rules.granularity
-    read = reuse(
+    read = served(
         log,
         block,
         ttl_s=rules.ttl_s if log.timed else math.inf,
         minimum_tokens=rules.minimum_tokens,
         tail_tokens=rules.tail_tokens,
-    ).reused
+    )
     if rules.write_multiplier == 1:
         return np.zeros_like(read), read
     whole = log.prompt_tokens // block * block

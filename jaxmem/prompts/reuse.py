@@ -16,10 +16,11 @@ SCOPES = ("session", "all")
 HOW = ("first", "extended", "edited", "grown", "replaced", "inserted", "removed", "reordered")
 _HOW = {how: i for i, how in enumerate(HOW)}
 _BREAKS = np.array([how not in ("first", "extended") for how in HOW])
+_CLOSE = 16  # tokens: so little more may be a coincidence, of ids that begin alike, say
 _TIES = 16  # neighbours looked through for the latest of those that share equally much
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Reuse:
     """What of each call an earlier one had computed. Arrays of C calls, numpy's.
 
@@ -27,9 +28,10 @@ class Reuse:
 
     Attributes:
       log: the calls.
-      reference: int64, the earlier call with the longest common prefix, the latest of equals; -1
-        for the first of its scope.
-      shared: int64, tokens of that prefix.
+      reference: int64, the earlier call that this one is compared with: of its session and model
+        the one that shares most, the latest of those that share about equally much; of other
+        sessions only if there is none; -1 without any.
+      shared: int64, tokens of the longest prefix that any earlier call of the scope had.
       reused: int64, those that a cache of this block size, minimum and time to live serves.
       rounding: int64, live tokens of it that are too few for a block or for the minimum.
       expired: int64, tokens of it that no call touched within the time to live.
@@ -53,6 +55,10 @@ class Reuse:
     position: np.ndarray
     how: np.ndarray
     cause: np.ndarray
+
+    def __repr__(self) -> str:
+        """A line without any text of the log."""
+        return f"Reuse({self.share:.1%} of {self.log})"
 
     @property
     def recomputed(self) -> np.ndarray:
@@ -88,6 +94,8 @@ def reuse(
 
     shared_i = max over earlier calls j of the scope of |common prefix of prompts i and j|
 
+    Each model has a cache of its own.
+
     A call keeps alive all prefixes of its prompt: one expires `ttl_s` after the last call that
     begins with it.
 
@@ -112,18 +120,21 @@ def reuse(
     live = shared if np.isinf(ttl_s) else _live(log, limits)
     prompt = log.prompt_tokens
     reused = _whole_blocks(log, live, limits)
-    diagnoses = [_diagnose(log, c, match) for c, match in enumerate(matches)]
-    fresh = np.array([d.fresh for d in diagnoses], np.int64)
+    # A call is compared with its own session, also where it finds more in others.
+    own = matches if limits.scope == "session" else _matches(log, "session", np.inf)
+    own = [mine if mine.call >= 0 else other for mine, other in zip(own, matches)]
+    diagnoses = [_diagnose(log, c, match) for c, match in enumerate(own)]
+    fresh = np.minimum([d.fresh for d in diagnoses], prompt - shared).astype(np.int64)
     return Reuse(
         log=log,
-        reference=np.array([match.call for match in matches], np.int64),
+        reference=np.array([match.call for match in own], np.int64),
         shared=shared,
         reused=reused,
         rounding=live - reused,
         expired=shared - live,
         broken=prompt - shared - fresh,
         fresh=fresh,
-        position=np.array([match.segments for match in matches], np.int64),
+        position=np.array([match.segments for match in own], np.int64),
         how=np.array([_HOW[d.how] for d in diagnoses], np.int8),
         cause=np.array([d.cause for d in diagnoses], np.int32),
     )
@@ -209,12 +220,13 @@ def block_trace(log: PromptLog, block_tokens: int = 16, scope: str = "all") -> B
     Raises:
       ValueError: as `reuse`.
     """
-    found = reuse(log, block_tokens, scope=scope)
+    limits = _checked(log, block_tokens, scope, np.inf, 0, 0)
     blocks = log.prompt_tokens // block_tokens
     ids: list[np.ndarray] = []
     used = 0
-    for call, (count, kept) in enumerate(zip(blocks, found.reused // block_tokens)):
-        old = ids[found.reference[call]][:kept] if kept else np.empty(0, np.int64)
+    for count, match in zip(blocks, _matches(log, limits.scope, np.inf)):
+        kept = match.tokens // block_tokens
+        old = ids[match.shares][:kept] if kept else np.empty(0, np.int64)
         ids.append(np.concatenate([old, np.arange(used, used + count - kept)]))
         used += int(count - kept)
     return make_trace(
@@ -228,9 +240,13 @@ def block_trace(log: PromptLog, block_tokens: int = 16, scope: str = "all") -> B
 
 
 class _Match(NamedTuple):
-    """The earlier call that shares the longest prefix: whole segments, and tokens in all."""
+    """The earlier call that shares the longest prefix: whole segments, and tokens in all.
+
+    `shares` has all these tokens; `call` is the one to compare with, which may have a few less.
+    """
 
     call: int
+    shares: int
     segments: int
     tokens: int
 
@@ -250,7 +266,7 @@ def _matches(log: PromptLog, scope: str, ttl_s: float) -> list[_Match]:
     shares them all; prompts kept in sorted order have the one that shares most of the next
     segment as a neighbour.
     """
-    scopes = log.session.tolist() if scope == "session" else [0] * log.calls
+    scopes = (log.thread if scope == "session" else log.model).tolist()
     prefixes, contents, order = log.prefix.tolist(), log.content.tolist(), log.order
     ends = np.concatenate([[0], np.cumsum(log.segment_tokens)]).tolist()
     bounds, times = log.starts.tolist(), log.time_s.tolist()
@@ -271,14 +287,16 @@ def _matches(log: PromptLog, scope: str, ttl_s: float) -> list[_Match]:
                 if last < 0 or times[last] < oldest:
                     break
                 latest, depth = last, depth + 1
-        partial = 0
+        partial, shares = 0, latest
         key = tuple(order[c] for c in contents[start:end])
         if latest >= 0 and start + depth < end:
-            partial = _partial(log, call, latest, depth)
+            partial, shares = _partial(log, call, latest, depth), latest
             other, most = near.best(key, call, depth)
             if most > partial:
-                latest, partial = other, most
-        found.append(_Match(latest, depth, ends[start + depth] - ends[start] + partial))
+                latest = other if most >= partial + _CLOSE else latest
+                shares, partial = other, most
+        tokens = ends[start + depth] - ends[start] + partial
+        found.append(_Match(latest, shares, depth, tokens))
         near.add(key, call)
         through[who, -1] = call
         for s in range(start, end):
@@ -363,7 +381,7 @@ def _diagnose(log: PromptLog, call: int, match: _Match) -> _Diagnosis:
         begins = match.tokens - int(log.segment_tokens[start:here].sum()) if n == 0 else 0
         same = begins
         if gone.get(label):
-            same = max(_in_common(log, gone[label].pop(0), content), begins)
+            same = max(in_common(log, gone[label].pop(0), content), begins)
         fresh += tokens - same
     old_label = int(log.label[there])
     if old[0] in kept:
@@ -379,8 +397,16 @@ def _diagnose(log: PromptLog, call: int, match: _Match) -> _Diagnosis:
     return _Diagnosis(how, cause, min(fresh, rest))
 
 
-def _in_common(log: PromptLog, old: int, new: int) -> int:
-    """Tokens at the beginning and end of a content that its old form had, if most of it."""
+def in_common(log: PromptLog, old: int, new: int) -> int:
+    """Tokens at the beginning and end of a content that its old form had, if most of it.
+
+    Args:
+      log: the calls.
+      old, new: ids of the contents.
+
+    Returns:
+      Tokens; 0 if less than half of the smaller one is left.
+    """
     a, b = log.units[old], log.units[new]
     begins = common_prefix(a, b)
     a, b = a[begins:][::-1], b[begins:][::-1]

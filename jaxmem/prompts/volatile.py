@@ -8,10 +8,17 @@ _CLOCK = rb"\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?(?:\ ?[AaPp][Mm]\b)?"
 _ZONE = rb"(?:\ ?(?:Z\b|UTC\b|GMT\b|[+-]\d{2}:?\d{2}\b))?"
 _WEEKDAY = rb"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{0,6},?\ )?"
 _DAY = _MONTH + rb"\ \d{1,2}(?:st|nd|rd|th)?|\d{1,2}\ " + _MONTH
-_DATE = rb"\d{4}[-/]\d{2}[-/]\d{2}|" + _WEEKDAY + rb"(?:" + _DAY + rb")(?:,?\ \d{4})?"
+_DATE = (
+    rb"\d{4}[-/]\d{2}[-/]\d{2}|\b\d{1,2}[./]\d{1,2}[./](?:\d{4}|\d{2})\b|"
+    + _WEEKDAY
+    + rb"(?:"
+    + _DAY
+    + rb")(?:,?\ \d{4})?"
+)
 _WHEN = rb"(?:" + _DATE + rb")(?:(?:[T,]|\ at)?\ ?" + _CLOCK + rb")?" + _ZONE
+_UNIX = rb"\b1[4-9]\d{8}(?:\d{3}|\.\d+)?\b"  # seconds or milliseconds from 2014 to 2033
 KINDS = {
-    "time": _WHEN + rb"|\b" + _CLOCK + _ZONE,
+    "time": _WHEN + rb"|\b" + _CLOCK + _ZONE + rb"|" + _UNIX,
     "id": rb"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"
     rb"|\b(?=[0-9a-fA-F]*\d)(?=[0-9a-fA-F]*[a-fA-F])[0-9a-fA-F]{8,}\b",
     "number": rb"\d+(?:[.,]\d+)*",
