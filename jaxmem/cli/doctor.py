@@ -1,6 +1,7 @@
 """`jaxmem doctor`: what breaks the prompt cache of your agents, from a log of their calls."""
 
 import argparse
+import dataclasses
 import math
 import sys
 import warnings
@@ -11,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from jaxmem.cli.arguments import positive_int, rate, share
-from jaxmem.cli.doctor_text import Cache, document, price_rows, text, transcripts
+from jaxmem.cli.doctor_cache import Cache, breakpoints
+from jaxmem.cli.doctor_text import document, price_rows, text, transcripts
 from jaxmem.common import lookup, write_text
 from jaxmem.prompts.doctor import diagnose, without_text
 from jaxmem.prompts.log import PromptLog
+from jaxmem.prompts.model_prices import model_price
 from jaxmem.prompts.price import prices
 from jaxmem.prompts.readers import read_log
 from jaxmem.prompts.report import report
@@ -25,7 +28,8 @@ from jaxmem.prompts.tokens import token_encoder
 from jaxmem.prompts.transcripts import is_transcript, read_transcripts
 
 NO_MARKS = (
-    "the log has no breakpoints: put after the tools, the system prompt and the last two messages"
+    "the log has no breakpoints: counted as if they stood after the tools, the system prompt and"
+    " the last two messages"
 )
 
 
@@ -46,7 +50,7 @@ def add(subparsers: Any) -> None:
         "--rules",
         metavar="NAME",
         help=f"cache and prices of a provider: {', '.join(RULES)}; blocks of 16 tokens without"
-        " limit by default, prices by the models of the log",
+        " limit by default, prices of the log's models where they are known",
     )
     parser.add_argument(
         "--usd-per-million", type=rate, metavar="USD", help="price of input tokens, not the rules'"
@@ -59,6 +63,7 @@ def add(subparsers: Any) -> None:
         metavar="NAME",
         help="session (default), or all: sessions reuse each other's prefixes",
     )
+    parser.add_argument("--session-key", metavar="NAME", help="the field that tells sessions apart")
     parser.add_argument("--top", type=positive_int, default=10, metavar="N", help="findings (10)")
     parser.add_argument(
         "--no-text", action="store_true", help="no text of the log on the terminal either"
@@ -101,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     with warnings.catch_warnings(record=True) as notices:
         warnings.simplefilter("always", UserWarning)
-        log = read_log(args.log, encoder)
+        log = read_log(args.log, encoder, args.session_key)
     for notice in notices:
         print(f"jaxmem: notice: {notice.message}", file=sys.stderr)
     cache = _cache(args, log, rules, scope)
@@ -114,12 +119,8 @@ def run(args: argparse.Namespace) -> int:
         tail_tokens=cache.tail_tokens,
         limit=args.top,
     )
-    # Bodies of another provider have no breakpoints: theirs are then put where they help most.
-    marks = "as_sent" if log.mark.any() else "automatic"
-    rows = prices(log, usd_per_million=args.usd_per_million, marks=marks)
-    for row in rows:
-        if marks == "automatic" and RULES[row["rule"]].how == "breakpoints":
-            row["notes"] = "; ".join(filter(None, [row["notes"], NO_MARKS]))
+    marks = breakpoints(log, cache.payer)
+    rows = _priced(log, cache)
     if args.html is not None:
         shown = diagnosis if args.with_text else without_text(diagnosis)
         page = report(
@@ -128,14 +129,15 @@ def run(args: argparse.Namespace) -> int:
         )  # fmt: skip
         write_text(args.html, page)
     if args.json:
-        print(document(diagnosis, cache, rows, args.with_text), end="")
+        print(document(diagnosis, cache, rows, marks, args.with_text), end="")
     else:
-        print(text(diagnosis, cache, rows, not args.no_text))
+        print(text(diagnosis, cache, rows, marks, not args.no_text))
         if args.html is not None:
             print(f"\nwrote {args.html}")
-    if args.fail_on is not None and diagnosis.avoidable_share > args.fail_on:
+    avoidable = max(diagnosis.avoidable_share, marks.lost if marks else 0.0)
+    if args.fail_on is not None and avoidable > args.fail_on:
         print(
-            f"jaxmem: {diagnosis.avoidable_share:.1%} of all prompt tokens are computed for"
+            f"jaxmem: {avoidable:.1%} of all prompt tokens are computed for"
             f" nothing, more than {args.fail_on:.1%}",
             file=sys.stderr,
         )
@@ -155,17 +157,44 @@ def _cache(args: argparse.Namespace, log: PromptLog, rules: Rules | None, scope:
             raise ValueError("--ttl: calls of the log have no time, nothing can expire")
         ttl_s = math.inf
     block = 16 if rules is None else rules.granularity
-    prices = rules or RULES[_usual(log)]
-    price = prices.input_usd_per_million if args.usd_per_million is None else args.usd_per_million
+    payer, assumed = _payer(args, log, rules)
     return Cache(
         args.block_tokens or block,
         0 if rules is None else rules.minimum_tokens,
         0 if rules is None else rules.tail_tokens,
         ttl_s,
         scope,
-        prices,
-        price,
+        payer,
+        assumed,
     )
+
+
+def _payer(args: argparse.Namespace, log: PromptLog, rules: Rules | None) -> tuple[Rules, bool]:
+    """Whose prices: given, of the model with most tokens, or the rules'; and whether assumed."""
+    usual = RULES[_usual(log)]
+    base = rules or usual
+    if args.usd_per_million is not None:
+        given = {"input_usd_per_million": args.usd_per_million, "output_usd_per_million": None}
+        return dataclasses.replace(base, name=f"{base.name}, as given", model="", **given), False
+    tokens = np.bincount(log.model, log.prompt_tokens, len(log.models)) if log.calls else [0]
+    model = log.models[int(np.argmax(tokens))] if log.models else ""
+    known = model_price(model)
+    if known is None or base.provider != usual.provider:
+        return base, rules is None
+    own = known._asdict() | {"name": f"{base.name}, yours", "model": model}
+    return dataclasses.replace(base, **own), False
+
+
+def _priced(log: PromptLog, cache: Cache) -> list[dict[str, Any]]:
+    """The log under its own prices, where they are known, and under all rules."""
+    own = [] if cache.payer in RULES.values() else [cache.payer]
+    # Bodies of another provider have no breakpoints: theirs are then put where they help most.
+    marks = "as_sent" if log.mark.any() else "automatic"
+    rows = prices(log, [*own, *RULES], marks=marks)
+    for row, rules in zip(rows, [*own, *RULES.values()]):
+        if marks == "automatic" and rules.how == "breakpoints":
+            row["notes"] = "; ".join(filter(None, [row["notes"], NO_MARKS]))
+    return rows
 
 
 def _usual(log: PromptLog) -> str:

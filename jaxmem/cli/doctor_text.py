@@ -1,11 +1,11 @@
 """What `jaxmem doctor` prints: text for people, a document for machines."""
 
-import math
 import textwrap
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from jaxmem import results
+from jaxmem.cli.doctor_cache import Breakpoints, Cache
 from jaxmem.common.table import text_table
 from jaxmem.prompts.doctor import Diagnosis, without_text
 from jaxmem.prompts.findings import FIELD_SAID, HOW_SAID, REMEDY_SAID, Finding, Remedied
@@ -13,45 +13,16 @@ from jaxmem.prompts.report_strips import shown_names
 from jaxmem.prompts.rules import Rules
 from jaxmem.prompts.transcripts import Transcript, ttl_misses
 
+SHOWN_MARKS = 0.05  # of all prompt tokens: less than this is lost to breakpoints by chance
 SHOWN_SHARE = 0.001  # a finding that costs less of all prompt tokens is only counted
 
 
-class Cache(NamedTuple):
-    """What the findings are measured with, and whose prices they are given in.
-
-    Attributes:
-      block_tokens, minimum_tokens, tail_tokens, ttl_s, scope: as in `reuse`.
-      rules: whose prices.
-      usd_per_million: of input tokens, None where there is no price a token.
-    """
-
-    block_tokens: int
-    minimum_tokens: int
-    tail_tokens: int
-    ttl_s: float
-    scope: str
-    rules: Rules
-    usd_per_million: float | None
-
-    def usd(self, tokens: int) -> float | None:
-        """What it costs to compute tokens that could have been read."""
-        if self.usd_per_million is None:
-            return None
-        more = max(self.rules.write_multiplier, 1.0) - self.rules.read_multiplier
-        return tokens * more * self.usd_per_million / 1e6
-
-    def __str__(self) -> str:
-        kept = "kept without limit" if math.isinf(self.ttl_s) else f"kept {self.ttl_s:g} s"
-        least = f", from {self.minimum_tokens:,} tokens on" if self.minimum_tokens else ""
-        blocks = f"blocks of {self.block_tokens}" if self.block_tokens > 1 else "single tokens"
-        within = "within a session" if self.scope == "session" else "across sessions"
-        price = f"{self.rules.model or self.rules.name}, {self.rules.as_of}"
-        usd = f"; $ at {self.usd_per_million:g} a million ({price})" if self.usd_per_million else ""
-        return f"{blocks}{least}, {kept} after use, reused {within}{usd}"
-
-
 def text(
-    diagnosis: Diagnosis, cache: Cache, rows: Sequence[dict[str, Any]], with_text: bool
+    diagnosis: Diagnosis,
+    cache: Cache,
+    rows: Sequence[dict[str, Any]],
+    marks: Breakpoints | None,
+    with_text: bool,
 ) -> str:
     """What people read on a terminal.
 
@@ -59,6 +30,7 @@ def text(
       diagnosis: from `diagnose`.
       cache: that it was made with.
       rows: from `prices`.
+      marks: from `breakpoints`.
       with_text: whether labels and what changed are shown.
 
     Returns:
@@ -73,6 +45,7 @@ def text(
         f"{f' ({models})' if models and with_text else ''},"
         f" {prompt:,} prompt tokens ({log.encoder.name})",
         f"cache: {cache}",
+        *([cache.money] if cache.money else []),
         "",
         text_table(*_token_table(diagnosis)),
     ]
@@ -84,6 +57,8 @@ def text(
             f" {log.cached_tokens[known].sum() / of:.1%} of these tokens from its cache; the cache"
             f" above reads {found.reused[known].sum() / of:.1%}"
         )
+    if marks and marks.lost > SHOWN_MARKS:
+        lines += ["", *_marks(marks, cache.payer)]
     names = dict(zip(log.labels, shown_names(log, with_text)))
     large = [f for f in diagnosis.findings if f.tokens >= SHOWN_SHARE * prompt]
     for number, finding in enumerate(large, 1):
@@ -112,6 +87,21 @@ def text(
         whose = "" if len(rules) == len(rows) else f" ({', '.join(rules)})"
         lines += _wrapped(f"{note}{whose}", "  ")
     return "\n".join(lines)
+
+
+def _marks(marks: Breakpoints, payer: Rules) -> list[str]:
+    """The finding that breakpoints are missing or stand where they do not help."""
+    where = "those in the log" if marks.sent else "none in the log, so that nothing is cached"
+    better = f"{marks.best:.1%} would be read"
+    if marks.usd is not None and marks.best_usd is not None:
+        better += f", ${marks.best_usd:,.2f} in place of ${marks.usd:,.2f}"
+    return [
+        f"breakpoints (cache_control): {where}: {marks.read:.1%} read by {payer.provider}",
+        *_wrapped(
+            "put them after the tools, the system prompt and the last two messages: " + better,
+            "   do      ",
+        ),
+    ]
 
 
 def _token_table(diagnosis: Diagnosis) -> tuple[list[str], list[list[Any]]]:
@@ -218,7 +208,11 @@ def _price_table(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[A
 
 
 def document(
-    diagnosis: Diagnosis, cache: Cache, rows: Sequence[dict[str, Any]], with_text: bool
+    diagnosis: Diagnosis,
+    cache: Cache,
+    rows: Sequence[dict[str, Any]],
+    marks: Breakpoints | None,
+    with_text: bool,
 ) -> str:
     """What machines read: the same for the same log.
 
@@ -226,6 +220,7 @@ def document(
       diagnosis: from `diagnose`.
       cache: that it was made with.
       rows: from `prices`.
+      marks: from `breakpoints`.
       with_text: whether labels and what changed are in it.
 
     Returns:
@@ -254,7 +249,12 @@ def document(
             "tokens": log.encoder.name,
             "exact": log.encoder.exact,
         },
-        "cache": {**cache._asdict(), "rules": cache.rules.name},
+        "cache": {
+            **{key: value for key, value in cache._asdict().items() if key != "payer"},
+            "prices_of": cache.payer.model or cache.payer.name,
+            "input_usd_per_million": cache.payer.input_usd_per_million,
+        },
+        "breakpoints": None if marks is None else marks._asdict(),
         "tokens": {
             "prompt": log.prompt_tokens.sum(),
             "output": log.output_tokens.sum(),

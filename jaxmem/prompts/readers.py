@@ -50,6 +50,11 @@ SESSION_FIELDS = (
     "litellm_session_id",
     "prompt_cache_key",
     "trace_id",
+    "conversation",
+    "chat_id",
+    "thread",
+    "run_id",
+    "agent_id",
     "user_id",
     "user",
     "end_user",
@@ -94,7 +99,11 @@ class _Call(NamedTuple):
     model: str
 
 
-def read_log(path: str | os.PathLike[str], encoder: Encoder | None = None) -> PromptLog:
+def read_log(
+    path: str | os.PathLike[str],
+    encoder: Encoder | None = None,
+    session_field: str | None = None,
+) -> PromptLog:
     """Read a log of prompts; the shape of each row is told by what is in it.
 
     Request bodies: OpenAI chat completions and responses, Anthropic messages; bare, or under one
@@ -111,19 +120,22 @@ def read_log(path: str | os.PathLike[str], encoder: Encoder | None = None) -> Pr
     Args:
       path: a file, gzip too, or a folder: every .jsonl, .json, .jsonl.gz and .json.gz below it.
       encoder: text to tokens; an estimate from bytes by default.
+      session_field: what tells sessions apart; the first of `SESSION_FIELDS` that a row has by
+        default, else the file.
 
     Returns:
       The log.
 
     Raises:
       ValueError: naming file and line, for what is not readable or of no known shape, block
-        traces, Claude Code transcripts, and a path without any call.
+        traces, Claude Code transcripts, a path without any call, and if no call has the session
+        field.
     """
-    reader = _Reader(LogBuilder(encoder))
+    reader = _Reader(LogBuilder(encoder), session_field)
     files = log_files(path)
     for file, name in files:
         rows = 0
-        for row in json_rows(file, name):
+        for row in json_rows(file, name, last_may_break=True):
             rows += 1
             try:
                 reader.row(row, file)
@@ -140,6 +152,14 @@ def read_log(path: str | os.PathLike[str], encoder: Encoder | None = None) -> Pr
             warnings.warn(f"{name}: an empty file", stacklevel=2)
     if not reader.calls:
         raise ValueError(f"{path}: no call in it")
+    if session_field is not None and reader.sessionless == reader.calls:
+        raise ValueError(f"{path}: no call has the field {session_field!r}")
+    if reader.sessionless:
+        warnings.warn(
+            f"{path}: {reader.sessionless} of {reader.calls} calls have no session (one of "
+            f"{', '.join(reader.fields[:4])}, ...): those of a file count as one",
+            stacklevel=2,
+        )
     if reader.untimed:
         warnings.warn(
             f"{path}: {reader.untimed} of {reader.calls} calls have no time (one of "
@@ -158,10 +178,11 @@ def read_log(path: str | os.PathLike[str], encoder: Encoder | None = None) -> Pr
 class _Reader:
     """Rows to calls of a builder."""
 
-    def __init__(self, builder: LogBuilder) -> None:
+    def __init__(self, builder: LogBuilder, session_field: str | None) -> None:
         self.builder = builder
         self.prompts = Prompts()
-        self.calls = self.untimed = self.chained = 0
+        self.fields = SESSION_FIELDS if session_field is None else (session_field,)
+        self.calls = self.untimed = self.chained = self.sessionless = 0
 
     def row(self, row: Row, file: Path) -> None:
         """Add the calls of a row."""
@@ -177,6 +198,9 @@ class _Reader:
         for segments, call in self._calls(found, about, row, file):
             self.calls += 1
             self.untimed += call.time_s is None
+            if not call.session:
+                self.sessionless += 1
+                call = call._replace(session=str(file))
             self.builder.call(segments, source=row.source, **call._asdict())
 
     def _calls(
@@ -206,7 +230,7 @@ class _Reader:
         time_s = first(around, TIME_FIELDS, seconds)
         if time_s is None:
             time_s = first(answered, ("created", "created_at"), seconds)
-        session = first(around, SESSION_FIELDS, scalar)
+        session = first(around, self.fields, scalar)
         model = first([*places[::-1], *answered], ("model",), scalar)
         output, cached = usage(places)
         if output is None:

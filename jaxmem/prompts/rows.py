@@ -91,7 +91,7 @@ def json_rows(file: Path, name: str, last_may_break: bool = False) -> Iterator[R
                     yield from _whole(line, rest, value, error, name, number)
                     return
                 first = False
-                if error and last_may_break and not line.endswith("\n"):
+                if error and last_may_break and number > 1 and not line.endswith("\n"):
                     warnings.warn(f"{where}: cut short, left out", stacklevel=3)
                     return
                 if error:

@@ -25,7 +25,7 @@ def log(tmp_path: Path) -> Path:
         body = {"model": "gpt-5", "messages": [head, *messages]}
         usage = {"prompt_tokens": 100, "completion_tokens": 7,
                  "prompt_tokens_details": {"cached_tokens": 50}}  # fmt: skip
-        rows.append({"timestamp": 1e9 + 60 * n, "session_id": "s", "request": body,
+        rows.append({"timestamp": 1e9 + 60 * n, "session_id": "s", "turn": n, "request": body,
                      "response": {"usage": usage}})  # fmt: skip
         messages += [{"role": "assistant", "content": f"axolotl answer {n} " * 20}]
     path = tmp_path / "log.jsonl"
@@ -101,10 +101,56 @@ def test_no_socket_is_opened(
 def test_rules_and_options(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = run(capsys, log, "--rules", "openai", "--usd-per-million", "10")[1]
     assert "blocks of 128, from 1,024 tokens on, kept 600 s" in out
-    assert "$ at 10 a million" in out
+    assert "at 10 a million input tokens (as given" in out
     out = run(capsys, log, "--ttl", "30", "--scope", "all", "--block-tokens", "8", "--top", "1")[1]
     assert "expired" in out
     assert "blocks of 8, kept 30 s after use, reused across sessions" in out
+
+
+def test_money_is_of_the_logs_own_model(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = run(capsys, log)[1]
+    assert "at 1.25 a million input tokens (gpt-5, " in out
+    assert "openai, yours" in out
+    other = log.with_name("other.jsonl")
+    other.write_text(log.read_text().replace('"gpt-5"', '"house-model"'))
+    out = run(capsys, other)[1]
+    assert "gpt-5.4 assumed: the log's models have no known price" in out
+    assert "yours" not in out
+
+
+def test_anthropic_without_breakpoints_reads_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    messages, rows = [], []
+    for n in range(6):
+        messages.append({"role": "user", "content": f"question {n} " * 90})
+        system = [{"type": "text", "text": SYSTEM * 4}]
+        rows.append({"model": "claude-sonnet-4-5", "system": system, "messages": messages[:],
+                     "max_tokens": 9})  # fmt: skip
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    code, out, _ = run(capsys, path, "--fail-on", "0.5")
+    assert code == 1
+    assert "none in the log, so that nothing is cached: 0.0% read by Anthropic" in out
+    found = json.loads(run(capsys, path, "--json")[1])
+    assert found["breakpoints"]["read"] == 0
+    assert found["breakpoints"]["best"] > 0.7
+
+
+def test_the_verdict_does_not_depend_on_what_is_shown(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shares = [
+        json.loads(run(capsys, log, "--json", "--top", top)[1])["avoidable_share"] for top in (1, 9)
+    ]
+    assert shares[0] == shares[1] > 0
+
+
+def test_sessions_by_a_field(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "in 6 sessions" in run(capsys, log, "--session-key", "turn")[1]
+    code, _, err = run(capsys, log, "--session-key", "agent")
+    assert code == 2
+    assert "no call has the field 'agent'" in err
 
 
 def test_transcripts_are_read_as_counters(

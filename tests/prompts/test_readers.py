@@ -336,7 +336,7 @@ BAD = {
     "blank lines": (["\n \n"], "empty file"),
     "broken JSON": ([CHAT, '{"messages": [}\n'], r"a\.jsonl: line 2: broken JSON"),
     "broken JSON in line 1": (['{"messages": [}\n', CHAT], "line 1: broken JSON"),
-    "cut short": ([CHAT, '{"messages": ['], "line 2: broken JSON"),
+    "a row cut short": ([CHAT, '{"messages": [\n', CHAT], "line 2: broken JSON"),
     "an indented file cut short": ([json.dumps([CHAT], indent=1)[:90]], "line 8: broken JSON"),
     "a number": ([CHAT, "5\n"], "line 2: expected a JSON object, got a number"),
     "an array of numbers": (["[1, 2]"], "item 1: expected a JSON object, got a number"),
@@ -387,6 +387,24 @@ def test_deep_json_that_parses_is_read_or_refused(tmp_path: Path) -> None:
         assert read(tmp_path / "a.jsonl", deep).calls == 1
     except ValueError as error:
         assert "nested too deeply" in str(error)  # noqa: PT017
+
+
+def test_a_last_line_cut_short_is_left_out(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="line 2: cut short, left out"):
+        assert read(tmp_path / "a.jsonl", CHAT, '{"messages": [').calls == 1
+
+
+@pytest.mark.filterwarnings("ignore:.*no time")
+def test_what_tells_sessions_apart(tmp_path: Path) -> None:
+    rows = [{**CHAT, "agent": {"x": 1}, "who": name} for name in "aba"]
+    with pytest.warns(UserWarning, match="3 of 3 calls have no session"):
+        assert read(tmp_path / "a.jsonl", *rows).sessions == [str(tmp_path / "a.jsonl")]
+    log = read_log(tmp_path / "a.jsonl", session_field="who")
+    assert log.session.tolist() == [0, 1, 0]
+    with pytest.raises(ValueError, match="no call has the field 'whose'"):
+        read_log(tmp_path / "a.jsonl", session_field="whose")
+    named = [{**CHAT, "agent_id": name} for name in "ab"]
+    assert read(tmp_path / "a.jsonl", *named).sessions == ["a", "b"]
 
 
 def test_one_long_line(tmp_path: Path) -> None:
