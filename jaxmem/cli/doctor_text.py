@@ -51,11 +51,10 @@ def text(
     ]
     known = log.cached_tokens >= 0
     if known.any():
-        of = max(int(log.prompt_tokens[known].sum()), 1)
+        said, ours = int(log.cached_tokens[known].sum()), int(found.reused[known].sum())
         lines += _wrapped(
-            f"\nof {_count(int(known.sum()), 'call')} the provider says that it read"
-            f" {log.cached_tokens[known].sum() / of:.1%} of these tokens from its cache; the cache"
-            f" above reads {found.reused[known].sum() / of:.1%}"
+            f"\nof {_count(int(known.sum()), 'call')} the provider says that it read {said:,}"
+            f" tokens from its cache, as it counts tokens; the cache above reads {ours:,}"
         )
     if marks and marks.lost > SHOWN_MARKS:
         lines += ["", *_marks(marks, cache.payer)]

@@ -53,6 +53,7 @@ def draw_causes(found: Evidence) -> "Picture":
         xlabel="evicted at a time, share of the window",
         ylabel="thousand tokens prefilled",
     )
+    panel.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
     panel.legend(frameon=False)
     return picture
 
@@ -144,8 +145,10 @@ def draw_history(found: Evidence) -> "Picture":
         yscale="log",
         ylim=(70, 2_200),
     )
+    kept.set_yticks([100, 200, 500, 1_000, 2_000])
+    kept.minorticks_off()
     kept.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
-    kept.yaxis.set_minor_formatter(lambda value, _: "")
+    kept.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
     saved.set(
         title="Layouts (evicted: 50 %)",
         xlabel="share of facts saved at once",

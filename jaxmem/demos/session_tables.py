@@ -64,12 +64,12 @@ def tokens(samples: ArrayLike) -> str:
       samples: [N].
 
     Returns:
-      Text such as "509k +- 6.0k", or "7,213 +- 27" below 100,000.
+      Text such as "509.1k +- 6.0k", or "7,213 +- 27" below 10,000.
     """
     mean, _, high = mean_interval(samples)
-    if mean < 1e5:
+    if mean < 1e4:
         return f"{mean:,.0f} +- {high - mean:,.0f}"
-    return f"{mean / 1e3:,.0f}k +- {(high - mean) / 1e3:.1f}k"
+    return f"{mean / 1e3:,.1f}k +- {(high - mean) / 1e3:.1f}k"
 
 
 def plain(samples: ArrayLike, digits: int = 3) -> str:
@@ -135,8 +135,8 @@ def _evicted_table(found: Evidence) -> Table:
     ]
     return Table(
         "How much to evict at a time (share of the window)",
-        ["evicted", "evictions", "prefill", "of it evictions", "edits of memory", "main context",
-         "edits", "edits appended"],
+        ["evicted", "evictions", "prefill", "by evictions", "by edits", "main context",
+         "edits", "appended"],
         rows,
         ["main context: mean prompt of a call, tokens; the last column is the prefill of the layout"
          " that appends edits, with the same evictions"],
@@ -159,15 +159,16 @@ def _layout_table(found: Evidence) -> Table:
     last = found.main.working_tokens / found.main.calls
     return Table(
         "Layouts, by the share of facts that are saved at once: tokens prefilled",
-        ["saved at once", "edits", *(LAYOUT_NAMES[name] for name in LAYOUTS)],
+        ["saved at once", "edits", "in front (paper)", "last", "edits appended", "frozen"],
         rows,
         [
             f"the working context last costs more than in front up to {where.mean:.2f} saved at"
             f" once ({where.low:.2f} .. {where.high:.2f}), less beyond: it recomputes"
             f" {plain(last, 0)} tokens in each call, in front thousands at each edit; at 0.2 saved"
             f" at once it costs less where {max(little, default=0):.0%} or less is evicted",
-            "edits appended are the cheapest of the lecture's three at every share; frozen is ours:"
-            " there the call's own record in the queue is all that shows an edit until then",
+            "edits appended: each waits as a note at the tail until an eviction merges it; the"
+            " cheapest of the lecture's three (in front, last, appended) at every share; frozen is"
+            " ours: there the call's own record in the queue is all that shows an edit until then",
         ],
     )
 
@@ -195,9 +196,13 @@ def _playbook_table(found: Evidence) -> Table:
         ["kept as", "reuse", "tokens written", "GPU time, flat", "with KV read", "bullets", "lost"],
         rows,
         [
-            "GPU time over that of append; both sides count the generator's own 300 tokens an"
-            " answer and no reflector, as the lecture's 11.7 does; flat: each token takes the step"
-            " of an empty context",
+            "append: bullets join the end of one list; counters: each bullet shows its counts;"
+            " sections: the official seven, a bullet joins the end of its own; refined: duplicates"
+            " leave every 50 tasks; merged: and their originals are rewritten; rewrite: all is"
+            " written anew after each task; collapse: and 1 in 133 times shrinks to a summary",
+            "lost: bullets that collapses have lost; GPU time over that of append: both sides count the"
+            " generator's own 300 tokens an answer and no reflector, as the lecture's 11.7 does; flat:"
+            " each token takes the step of an empty context",
             f"calls as the official code makes them, 40 % of first answers wrong: {official}",
         ],
     )
@@ -245,8 +250,8 @@ def _served_table(found: Evidence) -> Table:
         ways = {row["kv"]: row for row in found.served if row["playbook_tokens"] == length}
         own, one, once = (ways[way] for way in COPIES)
         rows.append(
-            [int(length), f"{own['kept_share']:.1%}", own["users"], own["tokens_s"], one["users"],
-             one["tokens_s"], once["tokens_s"]]
+            [int(length), f"{own['kept_share']:.1%}", own["users"], round(own["tokens_s"]),
+             one["users"], round(one["tokens_s"]), round(once["tokens_s"])]
         )  # fmt: skip
     return Table(
         f"A longer playbook still slows decoding: {MODEL} on one {GPU} (ours)",

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import html
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from numbers import Integral, Real
@@ -293,7 +294,7 @@ def _prices(prices: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         return
     columns = list(dict.fromkeys(key for row in prices for key in row))
     side = {
-        key: ' class="n"' if all(isinstance(row.get(key), Real | None) for row in prices) else ""
+        key: ' class="n"' if all(_is_number(row.get(key)) for row in prices) else ""
         for key in columns
     }
     yield '<h2 id="prices">Under the rules of providers</h2>'
@@ -306,6 +307,11 @@ def _prices(prices: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         cells = (f"<td{side[key]}>{_escape(_value(row.get(key)))}</td>" for key in columns)
         yield f"<tr>{''.join(cells)}</tr>"
     yield "</tbody></table></div>"
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is one, or written as one."""
+    return isinstance(value, Real | None) or bool(re.fullmatch(r"\$?[\d,.]+ ?%?", str(value)))
 
 
 def _value(value: Any) -> str:

@@ -3,7 +3,7 @@
 from jaxmem.sessions.adaptation import VARIANTS, Adaptation, adapt
 from jaxmem.sessions.feedback import pollution
 from jaxmem.sessions.layouts import LAYOUTS
-from jaxmem.sessions.playbook import Bullet, Delta, Playbook, merge, render
+from jaxmem.sessions.playbook import SECTIONS, Delta, Playbook, merge, render
 from jaxmem.sessions.presets import PRESETS, Settings
 from jaxmem.sessions.refinement import refined
 from jaxmem.sessions.serving import gpu_seconds, served
@@ -12,9 +12,9 @@ from jaxmem.sessions.session import Session, memgpt, memgpt_sessions
 __all__ = [
     "LAYOUTS",
     "PRESETS",
+    "SECTIONS",
     "VARIANTS",
     "Adaptation",
-    "Bullet",
     "Delta",
     "Playbook",
     "Session",

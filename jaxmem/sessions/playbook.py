@@ -53,7 +53,8 @@ class Delta:
     """One change of a playbook, as a curator makes it; equal ones are one and count once.
 
     step: when it was made; orders what it adds.
-    adds: (section, text) of new bullets; an unknown section is "others", as in the official code.
+    adds: (section, text) of new bullets, a section by its slug or name in `SECTIONS` (strategies,
+      apis, ...); an unknown one is "others", as in the official code.
     counts: (helpful, harmful) marks to add, by id; ids may be of bullets that arrive later.
     removes: ids of bullets to drop, for good.
     author: who made it: two that mark the same bullets at the same step count twice only if their

@@ -19,6 +19,8 @@ MOST_SAVES = 4
 class Settings:
     """What a session is like; the defaults reproduce the lecture. All may be traced.
 
+    One setting is changed by `dataclasses.replace(PRESETS["paper"], evicted_share=0.3)`.
+
     Sizes are in whole tokens. A share that is infinite is off. Thresholds and the evicted amount
     are rounded to whole tokens:
 
