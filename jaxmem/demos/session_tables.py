@@ -201,8 +201,8 @@ def _playbook_table(found: Evidence) -> Table:
             " leave every 50 tasks; merged: and their originals are rewritten; rewrite: all is"
             " written anew after each task; collapse: and 1 in 133 times shrinks to a summary",
             "lost: bullets that collapses have lost; GPU time over that of append: both sides count"
-            " the generator's own 300 tokens an answer and no reflector, as the lecture's 11.7 does;"
-            " flat: each token takes the step of an empty context",
+            " the generator's own 300 tokens an answer and no reflector, as the lecture's 11.7"
+            " does; flat: each token takes the step of an empty context",
             f"calls as the official code makes them, 40 % of first answers wrong: {official}",
         ],
     )

@@ -27,6 +27,7 @@ REMEDY_SAID = {
     "sort_tools": "sort the tools",
     "drop_volatile": "drop the volatile fields",
     "append_edits": "append the edits",
+    "move_lines_last": "move the changing lines last",
     "move_last": "move last",
     "freeze": "freeze until compaction",
 }
@@ -167,10 +168,10 @@ def finding_of(found: Reuse, label: str, how: str, calls: np.ndarray, tokens: in
 
 
 def _new_text(found: Reuse, call: int) -> tuple[int, int]:
-    """Tokens of a changed memory or part of the instructions, and those its old form had not."""
+    """Tokens of a changed memory, and those that its old form had not."""
     log, place = found.log, found.position[call]
     here = log.starts[call] + place
-    if KINDS[log.kind[here]] not in ("memory", "system"):
+    if KINDS[log.kind[here]] != "memory":  # another system prompt is another agent's
         return 0, 0
     old, new = int(log.content[log.starts[found.reference[call]] + place]), int(log.content[here])
     own = int(log.tokens[new])
@@ -236,16 +237,18 @@ def candidates(finding: Finding) -> list[str]:
     Returns:
       Names in order of preference.
     """
+    only = set(finding.fields)
+    if finding.kind == "history" and only and "number" not in only:
+        return ["drop_volatile"]  # a time stamp in a message that was sent before
     if finding.how == "rewritten" or finding.kind in ("history", "summary"):
         return []
     if finding.kind in ("task", "retrieved"):
         return ["move_last"]
     if finding.kind == "tools":
         return ["sort_tools", "freeze"]
-    names = ["drop_volatile"] if finding.fields else []
-    names += ["append_edits"] if finding.kind == "memory" else []
-    names += ["move_last"]
-    names += ["drop_volatile"] if finding.field and not finding.fields else []
+    names = ["append_edits"] if finding.kind == "memory" else []
+    names += ["move_lines_last", "move_last"]
+    names += ["drop_volatile"] if only or finding.field else []
     return [*names, "freeze"]
 
 
@@ -272,6 +275,7 @@ _DO = {
     "sort_tools": "send the tools in one order, sorted by name",
     "drop_volatile": "drop the {field} from it, or pass it in the newest message",
     "append_edits": "leave it as it is and append each edit as a message; merge at compaction",
+    "move_lines_last": "move the lines of it that change behind the history",
     "move_last": "move it behind the history",
     "freeze": "keep it as it was until the next compaction",
 }
@@ -279,6 +283,7 @@ _NONE = {
     "rewritten": "append to it or change single entries instead of writing it anew",
     "removed": "evict more at a time: each eviction computes the rest of the history again",
     "history": "do not change earlier messages: append to them",
+    "tools": "change them less often, or all at once where the history is compacted",
     "other": "change it less often, or all at once where the history is compacted",
 }
 
@@ -296,11 +301,13 @@ def advised(finding: Finding, tried: list[Remedied], log: PromptLog) -> Finding:
     """
     largest = _MOST_GROWTH * log.prompt_tokens.sum()
     tried = [r for r in tried if r.prompt_tokens <= largest]
-    # These withhold something that the model may need: only where nothing else helps.
-    withhold = {"freeze"} if finding.fields else {"freeze", "drop_volatile"}
-    whole = [r for r in tried if r.name not in withhold and r.saved_tokens > 0]
-    if not whole and finding.kind != "memory":
-        whole = tried
+    # Some withhold what the model may need: the newest state, or a number to be remembered.
+    safe = {"sort_tools", "append_edits", "move_lines_last", "move_last"}
+    if finding.fields and not (finding.kind == "memory" and "number" in finding.fields):
+        safe.add("drop_volatile")
+    whole = [r for r in tried if r.name in safe and r.saved_tokens > 0]
+    if not whole and finding.kind in ("system", "task", "retrieved"):
+        whole = [r for r in tried if r.name == "move_last"]  # what stands behind may be next
     if not whole:
         return finding._replace(advice=_without_remedy(finding))
     # The first in order of preference that comes near the best.
@@ -320,4 +327,6 @@ def _without_remedy(finding: Finding) -> str:
         return _NONE["rewritten"]
     if finding.kind == "summary" or finding.how == "removed":
         return _NONE["removed"]
+    if finding.kind == "tools":
+        return _NONE["tools"]
     return _NONE["history" if finding.kind in ("history", "task") else "other"]

@@ -179,7 +179,10 @@ class PromptLog:
     @cached_property
     def order(self) -> Sequence[bytes]:
         """K byte strings that sort contents with a common prefix beside each other."""
-        return [units or b"\0" + text for units, text in zip(self.units, self.contents)]
+        return [
+            units or b"\0%d %b" % (tokens, text)
+            for units, tokens, text in zip(self.units, self.tokens.tolist(), self.contents)
+        ]
 
     def shared_tokens(self, a: int, b: int) -> int:
         """Tokens of the longest common prefix of two contents.
@@ -295,11 +298,14 @@ class LogBuilder:
             if not np.isfinite(time_s):
                 raise ValueError(f"{source or 'call'}: time_s must be finite, got {time_s}")
         output = check_size(f"{source or 'call'}: output_tokens", output_tokens, 0)
+        added = []
         for label, kind, content, tokens, mark in segments:
             id = self.intern(content, tokens)
-            lookup(_KIND, kind, "kind")
+            if type(label) is not str:
+                raise ValueError(f"a label must be text, got {label!r}")
             place = self._labels.setdefault(label, len(self._labels))
-            self._segments.append((id, place, _KIND[kind], mark))
+            added.append((id, place, lookup(_KIND, kind, "kind"), mark))
+        self._segments += added  # all of them, or none if one was wrong
         self._starts.append(len(self._segments))
         who = self._sessions.setdefault(session, len(self._sessions))
         what = self._models.setdefault(model, len(self._models))
@@ -315,6 +321,8 @@ class LogBuilder:
         Returns:
           Its id, the same for an equal one.
         """
+        if type(content) is not bytes:
+            raise ValueError(f"a content must be bytes, got {type(content).__name__}")
         known = self._contents.get((content, tokens))
         if known is not None:
             return known
@@ -383,9 +391,9 @@ def common_prefix(a: bytes, b: bytes) -> int:
     done, step = 0, 64
     while done < end:  # in growing steps: most pairs differ early
         stop = min(done + step, end)
-        if a[done:stop] != b[done:stop]:
-            x = np.frombuffer(a, np.uint8, stop - done, done)
-            y = np.frombuffer(b, np.uint8, stop - done, done)
-            return done + int((x != y).argmax())
+        x, y = a[done:stop], b[done:stop]
+        if x != y:
+            differ = int.from_bytes(x) ^ int.from_bytes(y)  # its leading zero bytes are equal ones
+            return stop - (differ.bit_length() + 7) // 8
         done, step = stop, step * 4
     return end

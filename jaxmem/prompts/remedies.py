@@ -6,13 +6,14 @@ extend those of its reference, so that the prefix breaks anyway.
 """
 
 import dataclasses
+from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from jaxmem.common import lookup
-from jaxmem.prompts.log import KINDS, LogBuilder, PromptLog, common_prefix
+from jaxmem.prompts.log import KINDS, LogBuilder, PromptLog
 from jaxmem.prompts.reuse import reuse
 from jaxmem.prompts.volatile import FIELDS, masked
 
@@ -71,7 +72,7 @@ def append_edits(log: PromptLog, labels: Collection[str]) -> PromptLog:
 
 
 def sort_tools(log: PromptLog) -> PromptLog:
-    """Definitions of tools in the order of their contents, where they stand.
+    """Definitions of tools sorted by name, where they stand.
 
     Args:
       log: the calls.
@@ -79,11 +80,15 @@ def sort_tools(log: PromptLog) -> PromptLog:
     Returns:
       The log.
     """
-    rank = np.empty(len(log.contents), np.int64)
-    rank[sorted(range(len(log.contents)), key=lambda k: log.contents[k])] = np.arange(
-        len(log.contents)
+    names = dict(zip(log.content.tolist(), log.label.tolist()))
+    by_name = sorted(
+        range(len(log.contents)), key=lambda k: (log.labels[names.get(k, 0)], log.contents[k])
     )
-    tools = log.kind == KINDS.index("tools")
+    rank = np.argsort(by_name)
+    # Definitions, not what a system prompt says about tools.
+    defines = np.array([text[:1] == b"{" for text in log.contents] + [False])
+    defines[:-1] |= np.array([not units for units in log.units], bool)
+    tools = (log.kind == KINDS.index("tools")) & defines[log.content]
     rows = []
     for a, b in zip(log.starts, log.starts[1:]):
         row = np.arange(a, b)
@@ -109,14 +114,58 @@ def drop_volatile(
     Raises:
       ValueError: if the log has no such label.
     """
+    kinds = [lookup({name: name for name in FIELDS}, field, "field") for field in _several(fields)]
     chosen = _chosen(log, labels)
     pool = _Pool(log)
-    content = log.content.copy()
+    new = np.arange(len(log.contents))
     for c in np.unique(log.content[chosen]):
         if log.units[c]:
-            new = pool.add(masked(log.contents[c], fields))
-            content[chosen & (log.content == c)] = new
+            new[c] = pool.add(masked(log.contents[c], kinds))
+    content = np.where(chosen, new[log.content], log.content).astype(np.int32)
     return pool.log(dataclasses.replace(log, content=content))
+
+
+def move_lines_last(log: PromptLog, labels: Collection[str]) -> PromptLog:
+    """The lines of segments that change moved behind all others of their prompt.
+
+    A line stays where it is if at least half of the segment's forms have it. Names for texts have
+    no lines, and stay.
+
+    Args:
+      log: the calls.
+      labels: of the segments.
+
+    Returns:
+      The log; nothing of a text is lost, but the order of its lines.
+
+    Raises:
+      ValueError: if the log has no such label.
+    """
+    chosen = _chosen(log, labels)
+    pool = _Pool(log)
+    forms: dict[int, set[int]] = {}  # the contents of each label
+    for content, label in {*zip(log.content[chosen].tolist(), log.label[chosen].tolist())}:
+        if log.units[content]:
+            forms.setdefault(label, set()).add(content)
+    parts: dict[tuple[int, int], tuple[int, int]] = {}  # what stays and what moves
+    for label, contents in forms.items():
+        lines = {c: log.contents[c].splitlines(keepends=True) for c in contents}
+        often = Counter(line for c in contents for line in set(lines[c]))
+        for c in contents:
+            stays = [2 * often[line] >= len(contents) for line in lines[c]]
+            head, tail = (
+                b"".join(line for line, stay in zip(lines[c], stays) if stay == wanted)
+                for wanted in (True, False)
+            )
+            if head and tail:
+                parts[c, label] = pool.add(head), pool.add(tail)
+    rows = []
+    for a, b in zip(log.starts, log.starts[1:]):
+        row = [(s, int(log.content[s])) for s in range(a, b)]
+        split = [(s, *parts.get((c, int(log.label[s])), (c, -1))) for s, c in row]
+        moved = [(s, tail) for s, _, tail in split if tail >= 0]
+        rows.append([(s, head) for s, head, _ in split] + moved)
+    return pool.log(_with(log, rows))
 
 
 class _Pool:
@@ -131,6 +180,9 @@ class _Pool:
         if text in self.known:
             return self.known[text]
         return self.first + self.builder.intern(text, None)
+
+    def add_name(self, name: bytes, tokens: int) -> int:
+        return self.first + self.builder.intern(name, tokens)
 
     def log(self, log: PromptLog) -> PromptLog:
         """The log with the new contents behind its own."""
@@ -217,30 +269,63 @@ def _frozen(log: PromptLog, labels: Collection[str], notes: bool) -> PromptLog:
 def _changes(
     log: PromptLog, pool: _Pool, before: np.ndarray, after: np.ndarray, anchor: int
 ) -> tuple[_Note, ...]:
-    """A note for each content of the second group that the first lacked."""
+    """A note for each content of the second group that the first lacked, and for each gone.
+
+    A text that changed leaves the lines that are new, and those that are not there any more.
+    """
     old, new = log.content[before].tolist(), log.content[after].tolist()
-    gone = [c for c in old if c not in set(new)]
+    gone = [(c, s) for c, s in zip(old, before.tolist()) if c not in set(new)]
     notes = []
     for content, segment in zip(new, after.tolist()):
         if content in old:
             continue
         note = content
-        if gone and log.units[content]:  # the difference alone
-            a, b = log.contents[gone.pop(0)], log.contents[content]
-            begins = common_prefix(a, b)
-            ends = common_prefix(a[begins:][::-1], b[begins:][::-1])
-            changed = b[begins : len(b) - ends]
-            note = pool.add(changed) if changed else content
+        if gone:
+            note = _difference(log, pool, gone.pop(0)[0], content)
         notes.append(_Note(anchor, note, segment))
-    return tuple(notes)
+    return (
+        *notes,
+        *(_Note(anchor, pool.add_name(b"no more: " + log.contents[c], int(log.tokens[c])), s)
+          for c, s in gone),
+    )  # fmt: skip
+
+
+def _difference(log: PromptLog, pool: _Pool, old: int, new: int) -> int:
+    """A note's content: lines of the new text, and those that it has no more."""
+    if not (log.units[old] and log.units[new]):
+        return new
+    before, after = (log.contents[c].splitlines() for c in (old, new))
+    had, has = set(before), set(after)
+    added = [line for line in after if line not in had]
+    removed = [b"no more: " + line for line in before if line not in has]
+    # A new line stands for an old one; what goes without one is said.
+    return pool.add(b"\n".join([*added, *removed[len(added) :]]) or b"in another order")
 
 
 def _chosen(log: PromptLog, labels: Collection[str]) -> np.ndarray:
     """Which segments have one of the labels, bool [S]."""
-    names = [labels] if isinstance(labels, str) else list(labels)
+    names = _several(labels)
     known = {name: n for n, name in enumerate(log.labels)}
     ids = [lookup(known, name, "label") for name in names]
     return np.isin(log.label, ids)
+
+
+def _several(names: Collection[str]) -> list[str]:
+    return [names] if isinstance(names, str) else list(names)
+
+
+def _with(log: PromptLog, rows: Sequence[Sequence[tuple[int, int]]]) -> PromptLog:
+    """A log whose calls hold segments like the given ones, each with a content of its own."""
+    flat = np.array([pair for row in rows for pair in row], np.int64).reshape(-1, 2)
+    like = flat[:, 0]
+    return dataclasses.replace(
+        log,
+        starts=np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64),
+        content=flat[:, 1].astype(np.int32),
+        label=log.label[like],
+        kind=log.kind[like],
+        mark=log.mark[like],
+    )
 
 
 def _arranged(log: PromptLog, rows: Sequence[np.ndarray]) -> PromptLog:

@@ -17,7 +17,7 @@ HOW = ("first", "extended", "edited", "grown", "replaced", "inserted", "removed"
 _HOW = {how: i for i, how in enumerate(HOW)}
 _BREAKS = np.array([how not in ("first", "extended") for how in HOW])
 _CLOSE = 16  # tokens: so little more may be a coincidence, of ids that begin alike, say
-_TIES = 16  # neighbours looked through for the latest of those that share equally much
+_TIES = 4  # neighbours looked through for the latest of those that share equally much
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -33,8 +33,8 @@ class Reuse:
         sessions only if there is none; -1 without any.
       shared: int64, tokens of the longest prefix that any earlier call of the scope had.
       reused: int64, those that a cache of this block size, minimum and time to live serves.
-      rounding: int64, live tokens of it that are too few for a block or for the minimum.
-      expired: int64, tokens of it that no call touched within the time to live.
+      rounding: int64, live tokens that are too few for a block or for the minimum.
+      expired: int64, tokens that no call touched within the time to live.
       broken: int64, tokens after it that the reference held too: what a change before them made
         be computed again.
       fresh: int64, tokens that the reference did not hold.
@@ -125,14 +125,20 @@ def reuse(
     own = [mine if mine.call >= 0 else other for mine, other in zip(own, matches)]
     diagnoses = [_diagnose(log, c, match) for c, match in enumerate(own)]
     fresh = np.minimum([d.fresh for d in diagnoses], prompt - shared).astype(np.int64)
+    reference = np.array([match.call for match in own], np.int64)
+    broken, rounding, expired = prompt - shared - fresh, live - reused, shared - live
+    # What a break cannot have cost: the reference had expired, or was too short to be kept.
+    late = (reference >= 0) & (log.time_s - log.time_s[reference] > ttl_s)
+    short = ~late & (shared + broken < limits.least)
+    expired, rounding = expired + broken * late, rounding + broken * short
     return Reuse(
         log=log,
-        reference=np.array([match.call for match in own], np.int64),
+        reference=reference,
         shared=shared,
         reused=reused,
-        rounding=live - reused,
-        expired=shared - live,
-        broken=prompt - shared - fresh,
+        rounding=rounding,
+        expired=expired,
+        broken=np.where(late | short, 0, broken),
         fresh=fresh,
         position=np.array([match.segments for match in own], np.int64),
         how=np.array([_HOW[d.how] for d in diagnoses], np.int8),

@@ -45,7 +45,7 @@ def test_text(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "6 calls in 1 session over 5.0 minutes (gpt-5)" in out
     assert '"10:04" -> "10:05"' in out
     assert "only a time stamp changes" in out
-    assert "drop the time stamp from it" in out
+    assert "move the lines of it that change behind the history" in out
     assert "the provider says that it read" in out
     for line in out.splitlines():
         assert len(line) <= 130

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from jaxmem.prompts import LogBuilder, PromptLog, Segment, reuse
-from jaxmem.prompts.remedies import append_edits, drop_volatile, freeze, move_last, sort_tools
+from jaxmem.prompts.remedies import (
+    append_edits,
+    drop_volatile,
+    freeze,
+    move_last,
+    move_lines_last,
+    sort_tools,
+)
 from jaxmem.prompts.volatile import differing_fields, field_at, masked
 
 KIND = {"S": "system", "T": "tools", "M": "memory", "H": "history"}
@@ -48,16 +55,44 @@ def test_agents_that_take_turns_wait_for_their_own_compaction() -> None:
     assert shown(freeze(log, "M"))[2:] == ["S M1 H1 H2 H3", "T M7 H8 H9"]
 
 
-def test_a_grown_text_leaves_its_difference_as_the_note() -> None:
+def test_a_changed_text_leaves_its_new_lines_as_the_note() -> None:
     builder = LogBuilder()
-    for memory in (b"The user likes tea.", b"The user likes tea. And jam."):
+    for memory in (b"likes tea\nhas a dog\nRome", b"likes tea\nParis", b"Paris\nlikes jam"):
         builder.call([Segment("M", "memory", memory), Segment("H", "history", b"hello")])
-    assert shown(append_edits(builder.build(), "M"))[1] == "The user likes tea. hello  And jam."
+    assert shown(append_edits(builder.build(), "M"))[1:] == [
+        "likes tea\nhas a dog\nRome hello Paris\nno more: Rome",
+        "likes tea\nhas a dog\nRome hello Paris\nno more: Rome likes jam",
+    ]
+
+
+def test_an_entry_that_goes_leaves_a_note() -> None:
+    log = append_edits(log_of("S M1 M2 H1", "S M2 H1 H2"), "M")
+    assert shown(log)[1] == "S M1 M2 H1 H2 no more: M1"
+
+
+def test_lines_that_change_move_last() -> None:
+    builder = LogBuilder()
+    for minute in (b"05", b"06", b"07"):
+        system = b"Be kind.\nIt is 10:" + minute + b".\nBe brief."
+        builder.call([Segment("S", "system", system), Segment("H", "history", b"hello")])
+    log = move_lines_last(builder.build(), "S")
+    assert shown(log)[2] == "Be kind.\nBe brief. hello It is 10:07.\n"
+    assert reuse(log).recomputed[1] <= 4  # the line
 
 
 def test_sorted_tools_stand_where_they_stood() -> None:
     log = log_of("S T2 T1 H1", "S T1 T2 H1 H2")
     assert shown(sort_tools(log)) == ["S T1 T2 H1", "S T1 T2 H1 H2"]
+
+
+def test_what_is_said_about_tools_is_no_tool() -> None:
+    builder = LogBuilder()
+    about = Segment("system: ## Tools", "tools", b"## Tools\nUse them.")
+    tools = [Segment(f"tool {name}", "tools", b'{"name": "%s"}' % name) for name in (b"z", b"a")]
+    builder.call([*tools, Segment("S", "system", b"Hi"), about])
+    assert shown(sort_tools(builder.build())) == [
+        '{"name": "a"} {"name": "z"} Hi ## Tools\nUse them.'
+    ]
 
 
 def test_dropped_fields() -> None:
@@ -104,7 +139,9 @@ def test_the_field_at_a_place() -> None:
     assert masked(text, ("time",)) == b"a [49% - 1,085/2,200 chars] #"
 
 
-@pytest.mark.parametrize("remedy", [move_last, freeze, append_edits, drop_volatile])
+@pytest.mark.parametrize(
+    "remedy", [move_last, move_lines_last, freeze, append_edits, drop_volatile]
+)
 def test_an_unknown_label_is_named(remedy) -> None:
     with pytest.raises(ValueError, match="label"):
         remedy(log_of("S H1"), ["memory"])
