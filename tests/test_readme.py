@@ -1,5 +1,6 @@
 """README's examples run, in order and in one folder, and print what they say they print."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -37,6 +38,13 @@ def last_decimal(text: str) -> float:
     return 1.01 * 10.0**-decimals if decimals and "e" not in text else 0.0
 
 
+def run(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Python in that folder, compiling as it does for users: see the flags in conftest.py."""
+    usual = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=usual)
+
+
 def test_there_are_examples() -> None:
     kinds = [kind for kind, _ in BLOCKS]
     assert kinds.count("python") >= 1
@@ -46,9 +54,7 @@ def test_there_are_examples() -> None:
 def test_examples_run_and_print_what_is_shown(tmp_path: Path) -> None:
     for kind, text in BLOCKS:
         if kind == "python":
-            done = subprocess.run(
-                [sys.executable, "-c", text], cwd=tmp_path, capture_output=True, text=True
-            )
+            done = run(tmp_path, "-c", text)
             assert done.returncode == 0, f"{text}\n{done.stderr}"
             wanted = re.findall(r"print\(.*\)  # (.*)", text)
             for line, shown in zip(done.stdout.splitlines(), wanted, strict=True):
@@ -57,9 +63,7 @@ def test_examples_run_and_print_what_is_shown(tmp_path: Path) -> None:
         for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE):
             words = shlex.split(command)
             assert words[0] == "jaxmem"
-            done = subprocess.run(
-                [sys.executable, "-m", *words], cwd=tmp_path, capture_output=True, text=True
-            )
+            done = run(tmp_path, "-m", *words)
             assert done.returncode == 0, f"{command}\n{done.stderr}"
             for line in filter(str.strip, shown.splitlines()):
                 if line.strip() != "...":
@@ -69,7 +73,7 @@ def test_examples_run_and_print_what_is_shown(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.stem)
 def test_examples_folder(path: Path, tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, path], cwd=tmp_path, capture_output=True, text=True)
+    done = run(tmp_path, str(path))
     assert done.returncode == 0, done.stderr
     pattern = r"Prints(?: \(to ± ([\d.]+)\))?:\n\n(.*?)\"\"\""
     header = re.search(pattern, path.read_text(), re.DOTALL)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmem.cli.arguments import positive_int, rate, share
+from jaxmem.cli.arguments import positive_int, printable, rate, share
 from jaxmem.cli.doctor_cache import Cache, breakpoints
 from jaxmem.cli.doctor_text import document, price_rows, text, transcripts
 from jaxmem.common import lookup, write_text
@@ -96,19 +96,22 @@ def run(args: argparse.Namespace) -> int:
     """
     if args.no_text and args.with_text:
         raise ValueError("--no-text and --with-text: expected one of them")
+    if not args.log:
+        raise ValueError("LOG: expected a file or a folder, got ''")
     if args.html is not None and (not args.html or Path(args.html).is_dir()):
         raise ValueError(f"--html: expected a file to write, got {args.html!r}")
+    if args.html is not None and Path(args.html).resolve() == Path(args.log).resolve():
+        raise ValueError(f"--html: {args.html} is the log itself")
     encoder = token_encoder(args.tokenizer) if args.tokenizer is not None else None
     scope = lookup({name: name for name in SCOPES}, args.scope, "scope")
     rules = None if args.rules is None else lookup(RULES, args.rules, "rules")
-    if _holds_transcripts(args.log):
-        print(transcripts(read_transcripts(args.log), args.json), end="")
-        return 0
     with warnings.catch_warnings(record=True) as notices:
         warnings.simplefilter("always", UserWarning)
+        if _holds_transcripts(args.log):
+            return _transcripts(args)
         log = read_log(args.log, encoder, args.session_key)
     for notice in notices:
-        print(f"jaxmem: notice: {notice.message}", file=sys.stderr)
+        print(f"jaxmem: notice: {printable(str(notice.message))}", file=sys.stderr)
     cache = _cache(args, log, rules, scope)
     diagnosis = diagnose(
         log,
@@ -131,7 +134,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(document(diagnosis, cache, rows, marks, args.with_text), end="")
     else:
-        print(text(diagnosis, cache, rows, marks, not args.no_text))
+        print(printable(text(diagnosis, cache, rows, marks, not args.no_text)))
         if args.html is not None:
             print(f"\nwrote {args.html}")
     avoidable = max(diagnosis.avoidable_share, marks.lost if marks else 0.0)
@@ -207,8 +210,22 @@ def _usual(log: PromptLog) -> str:
     return max(counts, key=lambda rule: counts[rule], default="openai")
 
 
+def _transcripts(args: argparse.Namespace) -> int:
+    """Print what usage counters say."""
+    for name in ("html", "fail_on", "rules", "tokenizer", "session_key"):
+        if getattr(args, name) is not None:
+            flag = "--" + name.replace("_", "-")
+            raise ValueError(
+                f"{flag}: {args.log} is a Claude Code transcript: usage counters and no prompts"
+            )
+    print(transcripts(read_transcripts(args.log), args.json), end="")
+    return 0
+
+
 def _holds_transcripts(path: str) -> bool:
-    """Whether the first row is one of a Claude Code transcript."""
+    """Whether the first row is one of a Claude Code transcript; a pipe can be read once only."""
+    if not (Path(path).is_file() or Path(path).is_dir()):
+        return False
     for file, name in log_files(path):
         for row in json_rows(file, name, last_may_break=True):
             return is_transcript(row.value)

@@ -8,6 +8,7 @@ from typing import NoReturn
 
 import jaxmem
 from jaxmem.cli import cache, cost, demo, doctor
+from jaxmem.cli.arguments import printable
 
 COMMANDS = (demo, cost, cache, doctor)
 
@@ -48,8 +49,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        print(f"jaxmem: {where}{error.strerror or error}", file=sys.stderr)
+        print(f"jaxmem: {printable(f'{where}{error.strerror or error}')}", file=sys.stderr)
         return 2
     except (ValueError, MemoryError) as error:
-        print(f"jaxmem: {' '.join(str(error).split()) or 'out of memory'}", file=sys.stderr)
+        message = printable(" ".join(str(error).split())) or "out of memory"
+        print(f"jaxmem: {message}", file=sys.stderr)
         return 2

@@ -22,7 +22,6 @@ from jaxmem.prompts.reuse import Reuse, reuse, served
 _Replay = Callable[[PromptLog], np.ndarray]  # reused tokens of each call
 _MOST_STEPS = 10
 _TOO_LITTLE = 0.002  # of all prompt tokens: the last steps together save more, or are left out
-_MOST_HARM = 0.02  # of all prompt tokens: a step of the plan may cost so much before the next
 
 
 class Step(NamedTuple):
@@ -149,7 +148,7 @@ def _plan(
         treated.add(group[0])
         found = finding_of(now, *group)
         found = advised(found, _tried(now, found, replay, known), now.log)
-        if found.remedies and found.remedies[0].saved_tokens > -_MOST_HARM * prompt:
+        if found.remedies:
             steps.append(Step(found.label, found.remedies[0]))
             now, known = diagnosed(found.remedies[0].log), {}
     left = [start, *(step.remedied.recomputed_tokens for step in steps)]

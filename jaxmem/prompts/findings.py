@@ -34,6 +34,7 @@ REMEDY_SAID = {
 FIELD_SAID = {"time": "time stamp", "id": "identifier", "number": "counter"}
 EXCERPT = 60  # characters of a change that are shown, old and new together
 _LOOKED_AT = 40  # breaks of a finding whose texts are compared
+_MOST_HARM = 0.02  # of all prompt tokens: a remedy may cost so much, for what it uncovers
 _MOST_GROWTH = 1.25  # of all prompts: without compactions notes pile up, which is no remedy
 _REWRITTEN_TOKENS = 64  # a smaller segment that is replaced whole is no finding
 
@@ -307,7 +308,9 @@ def advised(finding: Finding, tried: list[Remedied], log: PromptLog) -> Finding:
         safe.add("drop_volatile")
     whole = [r for r in tried if r.name in safe and r.saved_tokens > 0]
     if not whole and finding.kind in ("system", "task", "retrieved"):
-        whole = [r for r in tried if r.name == "move_last"]  # what stands behind may be next
+        # What stands behind it may be next; a segment that had better stay is no such case.
+        least = -_MOST_HARM * log.prompt_tokens.sum()
+        whole = [r for r in tried if r.name == "move_last" and r.saved_tokens > least]
     if not whole:
         return finding._replace(advice=_without_remedy(finding))
     # The first in order of preference that comes near the best.

@@ -23,6 +23,7 @@ class Segment(NamedTuple):
       tokens: its size where the content is no text but a name for it (a simulated message, an
         image): such contents are equal or share nothing. None: the encoder counts.
       mark: whether a cache breakpoint stands after it.
+      part: whether it goes on with the content block of the segment before it.
     """
 
     label: str
@@ -30,6 +31,7 @@ class Segment(NamedTuple):
     content: bytes
     tokens: int | None = None
     mark: bool = False
+    part: bool = False
 
 
 class Encoder(Protocol):
@@ -106,6 +108,7 @@ class PromptLog:
       label: int32 [S], index into `labels`.
       kind: int8 [S], index into `KINDS`.
       mark: bool [S], whether a cache breakpoint stands after the segment.
+      part: bool [S], whether it goes on with the content block before it.
       contents: K texts.
       units: K encoded texts, what a prefix is compared by; empty for a content that is only a name.
       tokens: int64 [K].
@@ -125,6 +128,7 @@ class PromptLog:
     label: np.ndarray
     kind: np.ndarray
     mark: np.ndarray
+    part: np.ndarray
     contents: Sequence[bytes]
     units: Sequence[bytes]
     tokens: np.ndarray
@@ -242,6 +246,7 @@ class PromptLog:
                     self.contents[c],
                     int(self.tokens[c]) if named else None,
                     bool(self.mark[s]),
+                    bool(self.part[s]),
                 )
             )
         return found
@@ -265,7 +270,7 @@ class LogBuilder:
         self._models: dict[str, int] = {}
         self._calls: list[tuple[int, float | None, int, int, int, str]] = []
         self._starts = [0]
-        self._segments: list[tuple[int, int, int, bool]] = []
+        self._segments: list[tuple[int, int, int, bool, bool]] = []
 
     def call(
         self,
@@ -290,21 +295,24 @@ class LogBuilder:
           source: where it was read, for messages.
 
         Raises:
-          ValueError: for a kind that is none of `KINDS`, negative tokens, or a time that is
-            no finite number.
+          ValueError: for a kind that is none of `KINDS`, negative tokens, a time that is no finite
+            number, a name that is no text or a content that is no bytes; nothing is added then.
         """
         if time_s is not None:
             check_number(f"{source or 'call'}: time_s", time_s, -np.inf, scalar=True)
             if not np.isfinite(time_s):
                 raise ValueError(f"{source or 'call'}: time_s must be finite, got {time_s}")
+        for name, value in (("session", session), ("model", model), ("source", source)):
+            if type(value) is not str:
+                raise ValueError(f"{name} must be text, got {value!r}")
         output = check_size(f"{source or 'call'}: output_tokens", output_tokens, 0)
         added = []
-        for label, kind, content, tokens, mark in segments:
+        for label, kind, content, tokens, mark, part in segments:
             id = self.intern(content, tokens)
             if type(label) is not str:
                 raise ValueError(f"a label must be text, got {label!r}")
             place = self._labels.setdefault(label, len(self._labels))
-            added.append((id, place, lookup(_KIND, kind, "kind"), mark))
+            added.append((id, place, lookup(_KIND, kind, "kind"), mark, part))
         self._segments += added  # all of them, or none if one was wrong
         self._starts.append(len(self._segments))
         who = self._sessions.setdefault(session, len(self._sessions))
@@ -351,7 +359,7 @@ class LogBuilder:
         sizes = np.diff(starts)[order]
         moved = np.concatenate([[0], np.cumsum(sizes)])
         source = np.repeat(starts[:-1][order] - moved[:-1], sizes) + np.arange(moved[-1])
-        segments = np.array(self._segments, np.int32).reshape(-1, 4)[source]
+        segments = np.array(self._segments, np.int32).reshape(-1, 5)[source]
         return PromptLog(
             session=np.array(columns[0], np.int32)[order],
             time_s=time_s[order],
@@ -364,6 +372,7 @@ class LogBuilder:
             label=segments[:, 1],
             kind=segments[:, 2].astype(np.int8),
             mark=segments[:, 3].astype(bool),
+            part=segments[:, 4].astype(bool),
             contents=[content for content, _ in self._contents],
             units=self._units,
             tokens=np.array(self._tokens, np.int64),

@@ -232,6 +232,7 @@ def _breakpoints(log: PromptLog, rules: Rules, marks: str) -> tuple[np.ndarray, 
     prefixes, bounds, times = log.prefix.tolist(), log.starts.tolist(), log.time_s.tolist()
     caches, never = log.session.tolist(), math.nan  # no age is within the time to live
     ends = np.concatenate([[0], np.cumsum(log.segment_tokens)]).tolist()
+    blocks = np.cumsum(~log.part)  # the content block of each segment
     since: dict[tuple[int, int], float] = {}  # (cache, prefix) -> start of its time to live
     written, read = np.zeros(log.calls, np.int64), np.zeros(log.calls, np.int64)
     for call, (now, cache) in enumerate(zip(times, caches)):
@@ -244,7 +245,7 @@ def _breakpoints(log: PromptLog, rules: Rules, marks: str) -> tuple[np.ndarray, 
         if not long_enough:
             continue
         held, last = -1, long_enough[-1]
-        for s in _looked_at(long_enough, start, rules.lookback):
+        for s in _looked_at(long_enough, start, blocks, rules.lookback):
             if ends[s + 1] - ends[start] < rules.minimum_tokens:
                 break
             if now - since.get((cache, prefixes[s]), never) <= ttl_s:
@@ -278,11 +279,16 @@ def _stops(log: PromptLog, call: int, rules: Rules, marks: str) -> list[int]:
     return stops[-rules.most_breakpoints :]
 
 
-def _looked_at(stops: list[int], start: int, lookback: int | None) -> Iterable[int]:
+def _looked_at(
+    stops: list[int], start: int, blocks: np.ndarray, lookback: int | None
+) -> Iterable[int]:
     """Segments at which an entry is looked for, the last first."""
     reach = stops[-1] + 1  # everything from here on has been looked at
     for stop in reversed(stops):
-        least = start if lookback is None else max(start, stop - lookback + 1)
+        least = start
+        if lookback is not None:
+            first = int(np.searchsorted(blocks, blocks[stop] - lookback + 1))
+            least = max(start, first)
         yield from range(min(stop, reach - 1), least - 1, -1)
         reach = least
 

@@ -220,7 +220,7 @@ def _frozen(log: PromptLog, labels: Collection[str], notes: bool) -> PromptLog:
     base = reuse(_arranged(log, others))
     pool = _Pool(log)
     shown: list[_Shown] = []
-    content, label, kind, mark, sizes = [], [], [], [], []
+    content, like = [], []
     for call, (row, rest, group) in enumerate(zip(rows, others, groups)):
         before = int(base.reference[call])
         compacted = before < 0 or base.broken[call] > 0
@@ -250,20 +250,9 @@ def _frozen(log: PromptLog, labels: Collection[str], notes: bool) -> PromptLog:
         index = np.concatenate([part for part, _ in parts])
         new = np.concatenate([np.full(len(part), c) for part, c in parts])
         content.append(np.where(new < 0, log.content[index], new))
-        label.append(log.label[index])
-        kind.append(log.kind[index])
-        mark.append(log.mark[index])
-        sizes.append(len(index))
-    return pool.log(
-        dataclasses.replace(
-            log,
-            starts=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
-            content=_joined(content, np.int32),
-            label=_joined(label, np.int32),
-            kind=_joined(kind, np.int8),
-            mark=_joined(mark, bool),
-        )
-    )
+        like.append(index)
+    arranged = _arranged(log, like)
+    return pool.log(dataclasses.replace(arranged, content=_joined(content, np.int32)))
 
 
 def _changes(
@@ -325,6 +314,7 @@ def _with(log: PromptLog, rows: Sequence[Sequence[tuple[int, int]]]) -> PromptLo
         label=log.label[like],
         kind=log.kind[like],
         mark=log.mark[like],
+        part=log.part[like],
     )
 
 
@@ -338,6 +328,7 @@ def _arranged(log: PromptLog, rows: Sequence[np.ndarray]) -> PromptLog:
         label=log.label[index],
         kind=log.kind[index],
         mark=log.mark[index],
+        part=log.part[index],
     )
 
 

@@ -123,7 +123,10 @@ def reuse(
     # A call is compared with its own session, also where it finds more in others.
     own = matches if limits.scope == "session" else _matches(log, "session", np.inf)
     own = [mine if mine.call >= 0 else other for mine, other in zip(own, matches)]
-    diagnoses = [_diagnose(log, c, match) for c, match in enumerate(own)]
+    diagnoses = [
+        _diagnose(log, c, match, tokens)
+        for c, (match, tokens) in enumerate(zip(own, shared.tolist()))
+    ]
     fresh = np.minimum([d.fresh for d in diagnoses], prompt - shared).astype(np.int64)
     reference = np.array([match.call for match in own], np.int64)
     broken, rounding, expired = prompt - shared - fresh, live - reused, shared - live
@@ -362,11 +365,11 @@ def _partial(log: PromptLog, a: int, b: int, depth: int) -> int:
     return log.shared_tokens(x, y) if x != y else 0
 
 
-def _diagnose(log: PromptLog, call: int, match: _Match) -> _Diagnosis:
-    """How the call departs from its reference, and how much of its rest is new."""
+def _diagnose(log: PromptLog, call: int, match: _Match, shared: int) -> _Diagnosis:
+    """How the call departs from its reference, and how much of it behind `shared` tokens is new."""
     start, end = int(log.starts[call]), int(log.starts[call + 1])
     here = start + match.segments
-    rest = int(log.prompt_tokens[call]) - match.tokens
+    rest = int(log.prompt_tokens[call]) - shared
     if match.call < 0:
         return _Diagnosis("first", -1, rest)
     there, last = int(log.starts[match.call]) + match.segments, int(log.starts[match.call + 1])
@@ -379,15 +382,15 @@ def _diagnose(log: PromptLog, call: int, match: _Match) -> _Diagnosis:
     for content, label in zip(old, log.label[there:last].tolist()):
         if content not in kept:
             gone.setdefault(label, []).append(content)
-    fresh = 0
-    for n, (content, label) in enumerate(zip(new, labels)):
+    fresh, begins = 0, int(log.segment_tokens[start:here].sum())
+    for content, label in zip(new, labels):
+        tokens = int(log.tokens[content])
+        same = min(max(shared - begins, 0), tokens)
+        begins += tokens
         if content in held:
             continue
-        tokens = int(log.tokens[content])
-        begins = match.tokens - int(log.segment_tokens[start:here].sum()) if n == 0 else 0
-        same = begins
         if gone.get(label):
-            same = max(in_common(log, gone[label].pop(0), content), begins)
+            same = max(in_common(log, gone[label].pop(0), content), same)
         fresh += tokens - same
     old_label = int(log.label[there])
     if old[0] in kept:

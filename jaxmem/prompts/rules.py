@@ -135,8 +135,8 @@ _ANTHROPIC = Rules(
         "minimum by model: 512 (Opus 5), 1,024 (Sonnet 5, Opus 4.8), 2,048 (Opus 4.7), 4,096 "
         "(Opus 4.6, Haiku 4.5)",
         "reads of Opus 5.5 and Sonnet 5.5 cost .05, of Fable 5.1 .025 of the input price",
-        "the look-back counts a segment as a content block; the API counts a run of tool calls, "
-        "or of their results, as one, so that long parallel turns may miss less than shown",
+        "the look-back counts content blocks; the API counts a run of tool calls, or of their "
+        "results, as one, so that long parallel turns may miss less than shown",
         "not modelled: an entry is readable once its first answer begins, so parallel calls all "
         "write; a change of tool_choice, thinking or images drops the messages; both lifetimes "
         "in one prompt; workspaces",

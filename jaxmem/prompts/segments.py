@@ -24,7 +24,7 @@ _LINE = re.compile(
     re.MULTILINE | re.VERBOSE,
 )
 _PARAGRAPH = re.compile(r"\n[ \t]*\n\s*")
-_BULLETS = re.compile(r"^\s*(?:[-*] )?\[[\w.-]+\] helpful=\d+", re.MULTILINE)
+_BULLETS = re.compile(r"^[ \t]*(?:[-*] )?\[[\w.-]+\] helpful=\d+", re.MULTILINE)
 # Words of instructions about a memory, which are no memory: "Memory editing", "Core memory
 # (limited size)" of the MemGPT system text.
 _ABOUT = re.compile(

@@ -248,10 +248,8 @@ def _block(block: Any, role: str) -> list[Segment]:
     """A content block of a message, or content that is no list."""
     if block is None:
         return []
-    if isinstance(block, str):
-        return _parts(split(block, role))
     if not isinstance(block, dict):
-        return _parts(split(dumps(block), role))
+        return _one_block(_parts(split(block if isinstance(block, str) else dumps(block), role)))
     label = f"message {printable(role)}" if role else "message"
     what = block.get("type")
     text = block.get("text")
@@ -270,7 +268,11 @@ def _block(block: Any, role: str) -> list[Segment]:
         segments = [Segment(label, kind, encoded(dumps(_short(_unmarked(block)))))]
     if _marked(block) and segments:
         segments[-1] = segments[-1]._replace(mark=True)
-    return segments
+    return _one_block(segments)
+
+
+def _one_block(segments: list[Segment]) -> list[Segment]:
+    return segments[:1] + [segment._replace(part=True) for segment in segments[1:]]
 
 
 def _result(head: str, content: Any) -> list[Segment]:

@@ -237,7 +237,7 @@ def render(playbook: Playbook, layout: str = "appended", counters: str = "none")
         marks = f"helpful={bullet.helpful} harmful={bullet.harmful}"
         front = f" {marks}" if counters == "front" else ""
         end = f" ({marks})" if counters == "end" else ""
-        return f"[{bullet.id}]{front} :: " + bullet.text.replace("\n", "\n  ") + end
+        return f"[{bullet.id}]{front} :: " + "\n  ".join(bullet.text.splitlines()) + end
 
     if layout == "appended":
         return "\n".join(map(line, playbook.bullets))
@@ -274,9 +274,10 @@ def from_json(text: str) -> Playbook:
     """
     try:
         content = json.loads(text)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"expected a playbook as JSON, got {error}") from error
-    if not isinstance(content, dict) or content.pop("playbook", None) != 1:
+    version = content.pop("playbook", None) if isinstance(content, dict) else None
+    if type(version) is not int or version != 1:
         raise ValueError('expected a playbook of version 1: {"playbook": 1, ...}')
     shapes = {"added": (int, str, str, str), "counts": (str, str, int, int), "removed": (str,),
               "merged": (str, str)}  # fmt: skip
@@ -345,6 +346,10 @@ def _plain(name: str) -> str:
 def _text(text: object) -> str:
     if not isinstance(text, str) or not text.strip():
         raise ValueError(f"the text of a bullet must not be empty, got {text!r}")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"the text of a bullet must be Unicode, got {text!r}") from error
     return text.strip()
 
 

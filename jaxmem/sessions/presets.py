@@ -99,7 +99,8 @@ class Settings:
         for name, value in given.items():
             check_number(name, value, *_BOUNDS.get(name, (0.0, _LARGEST)))
             if name in _WHOLE and np.any(np.asarray(value) % 1):
-                raise ValueError(f"{name} must be a whole number of tokens, got {value}")
+                what = " of tokens" if name.endswith("_tokens") else ""
+                raise ValueError(f"{name} must be a whole number{what}, got {value}")
         if len(given) == len(fields(self)):
             self._check_room()
 
@@ -173,7 +174,7 @@ _BOUNDS = {
 _WHOLE = {f.name for f in fields(Settings) if f.name.endswith("_tokens")} - {
     "message_tokens",
     "kept_queue_tokens",
-}
+} | {"saves_a_warning", "forgets", "flush_any_call"}
 
 LECTURE = Settings()
 """What reproduces the lecture's figures: the paper's thresholds in a window of 8,000 tokens."""

@@ -1,6 +1,7 @@
 """Demo 04 in its quick preset, and the parts that full adds, made small."""
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax
@@ -40,8 +41,18 @@ def test_quick_preset(tmp_path: Path) -> None:
         assert (tmp_path / name).stat().st_size > 10_000
 
 
+@pytest.fixture
+def unoptimised(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Small runs: programs compiled without the costly passes, recorded every 25 steps."""
+    monkeypatch.setattr(runs, "RECORD", 25)
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.mark.usefixtures("unoptimised")
 def test_documents_of_a_library_split_the_vocabulary() -> None:
-    shelf = pairs.library(jax.random.key(0), 4)
+    shelf = jax.jit(pairs.library, static_argnums=1)(jax.random.key(0), 4)
     values = np.asarray(shelf.documents.values).reshape(2, 2 * runs.FACTS, -1)
     for pair in values:
         assert len(np.unique(pair, axis=0)) == 2 * runs.FACTS
@@ -51,6 +62,7 @@ def test_documents_of_a_library_split_the_vocabulary() -> None:
     np.testing.assert_allclose(found, right)
 
 
+@pytest.mark.usefixtures("unoptimised")
 def test_composition_runs_with_and_without_a_second_training() -> None:
     for mixed_steps in (0, 4):
         course = pairs.Course(runs.OURS_COMPOSED, 4, 4, mixed_steps)
@@ -59,6 +71,7 @@ def test_composition_runs_with_and_without_a_second_training() -> None:
         assert ("mixed_composed" in row) == (mixed_steps > 0)
 
 
+@pytest.mark.usefixtures("unoptimised")
 def test_a_long_document_is_trained_in_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "LONG_FACTS", 600)
     monkeypatch.setattr(runs, "LONG_SLOTS", 32)
@@ -67,14 +80,16 @@ def test_a_long_document_is_trained_in_windows(monkeypatch: pytest.MonkeyPatch) 
     assert row["icl"] == pytest.approx(512 / 600, abs=0.06)
 
 
+@pytest.mark.usefixtures("unoptimised")
 def test_a_seed_has_one_document_for_all_its_cartridges() -> None:
-    found = runs.trainings(runs.LECTURE, 1, [(8, "first"), (16, "first"), (8, "sampled")], 250)
+    found = runs.trainings(runs.LECTURE, 1, [(8, "first"), (16, "first"), (8, "sampled")], 25)
     assert [row["slots"] for row in found.records] == [8, 16, 8]
     curves = found.arrays["verbatim_curve"][0]
     assert curves[0, 0] == pytest.approx(8 / runs.FACTS)
     assert curves[1, 0] == pytest.approx(16 / runs.FACTS)
 
 
+@pytest.mark.usefixtures("unoptimised")
 def test_divergence_is_seen() -> None:
-    wild = runs.trainings(runs.LECTURE._replace(learning_rate=50.0), 1, [(8, "first")], 250)
+    wild = runs.trainings(runs.LECTURE._replace(learning_rate=50.0), 1, [(8, "first")], 25)
     assert wild.records[0]["status"] == Status.WORSE

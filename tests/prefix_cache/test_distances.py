@@ -17,7 +17,7 @@ def random_starts(rng: np.random.Generator, n: int) -> np.ndarray:
     return np.unique(np.concatenate([[0], rng.integers(0, n, max(1, n // 6))]))
 
 
-@pytest.mark.parametrize("n", [1, 31, 32, 33, 1023, 1024, 1025, 2047, 2049, 5000])
+@pytest.mark.parametrize("n", [1, 33, 1023, 1024, 1025, 2049, 5000])
 def test_distances_equal_the_list(n: int) -> None:
     rng = np.random.default_rng(n)
     ids = rng.integers(0, max(1, n // 8), n)

@@ -404,3 +404,19 @@ def test_bad_arguments() -> None:
 def test_list_prices_by_name(model: str, usd: float | None) -> None:
     found = model_price(model)
     assert (found and found.input_usd_per_million) == usd
+
+
+def test_the_look_back_counts_content_blocks_not_their_parts() -> None:
+    shares = []
+    for split in (True, False):
+        builder, prompt = LogBuilder(), []
+        for n in range(3):
+            parts = [
+                Segment("h", "history", b"%d %d" % (n, k), tokens=100, part=split and k > 0)
+                for k in range(25)
+            ]
+            prompt += parts
+            marked = [*prompt[:-1], prompt[-1]._replace(mark=True)]
+            builder.call(marked, time_s=float(n))
+        shares.append(price(builder.build(), "anthropic-5m").share_read)
+    assert shares == [0.5, 0.0]

@@ -67,7 +67,7 @@ def write(path: Path, *rows: Any) -> Path:
 def read(path: Path, *rows: Any) -> PromptLog:
     """The log of some rows; that they have no times is no matter here."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*calls have no time")
+        warnings.filterwarnings("ignore", ".*calls have no (time|session)")
         return read_log(write(path, *rows))
 
 
@@ -397,8 +397,9 @@ def test_a_last_line_cut_short_is_left_out(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore:.*no time")
 def test_what_tells_sessions_apart(tmp_path: Path) -> None:
     rows = [{**CHAT, "agent": {"x": 1}, "who": name} for name in "aba"]
+    path = write(tmp_path / "a.jsonl", *rows)
     with pytest.warns(UserWarning, match="3 of 3 calls have no session"):
-        assert read(tmp_path / "a.jsonl", *rows).sessions == [str(tmp_path / "a.jsonl")]
+        assert read_log(path).sessions == [str(path)]
     log = read_log(tmp_path / "a.jsonl", session_field="who")
     assert log.session.tolist() == [0, 1, 0]
     with pytest.raises(ValueError, match="no call has the field 'whose'"):

@@ -185,4 +185,41 @@ def test_bad_arguments() -> None:
     with pytest.raises(ValueError, match="block_tokens"):
         reuse(untimed, 0)
     with pytest.raises(ValueError, match="kind"):
-        log.call([Segment("s", "sytem", b"abcd")])
+        log.call([Segment("s", "system", b"more"), Segment("s", "sytem", b"abcd")])
+    with pytest.raises(ValueError, match="a content must be bytes, got str"):
+        log.call([Segment("s", "system", "abcd")])  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="session must be text"):
+        log.call([Segment("s", "system", b"abcd")], session=3)  # type: ignore[arg-type]
+    assert log.build().prompt_tokens.tolist() == [1]  # what was refused left nothing
+
+
+def test_a_model_has_a_cache_of_its_own() -> None:
+    builder = LogBuilder()
+    for model in ("a", "b", "a"):
+        builder.call([Segment("s", "system", b"abcdefgh")], model=model)
+    log = builder.build()
+    for scope in ("session", "all"):
+        assert reuse(log, scope=scope).reused.tolist() == [0, 0, 2]
+    np.testing.assert_array_equal(kernel(to_dense(log)).reused, [0, 0, 2])
+
+
+def test_what_had_expired_or_was_too_short_is_not_lost_to_a_break() -> None:
+    log = log_of("S:1000aaaabbbbcccc H:dddd", "S:1001aaaabbbbcccc H:dddd", gap_s=10)
+    assert reuse(log).broken[1] == 4
+    late = reuse(log, ttl_s=9)
+    assert (late.broken[1], late.expired[1]) == (0, 4)
+    short = reuse(log, minimum_tokens=50)
+    assert (short.broken[1], short.rounding[1]) == (0, 4)
+
+
+def test_a_call_is_compared_with_its_own_session() -> None:
+    builder = LogBuilder()
+    for session, clock, turns in (("a", 1, 1), ("b", 2, 1), ("a", 2, 2)):
+        segments = [Segment("clock", "system", b"%d" % clock, tokens=5)]
+        segments += [Segment("h", "history", b"%s%d" % (session.encode(), n), tokens=10)
+                     for n in range(turns)]  # fmt: skip
+        builder.call(segments, session=session)
+    found = reuse(builder.build(), scope="all")
+    assert found.shared.tolist() == [0, 0, 5]  # of the other session, whose clock is the same
+    assert found.reference.tolist() == [-1, 0, 0]
+    assert (found.broken[2], found.fresh[2]) == (10, 10)

@@ -255,13 +255,19 @@ def test_delta_rule_stores_orthonormal_keys_exactly() -> None:
     keys = np.linalg.qr(rng.normal(size=(12, 12)))[0]
     values = rng.normal(size=(12, 5))
     memory = m.delta_rule(1.0)
-    with jax.enable_x64(True):
+
+    @jax.jit
+    def both(keys: Array, values: Array) -> tuple[Array, Array, Array]:
         state, outputs = memory.write_chunk(memory.init(12, 5), keys, values, keys)
-        close("recalled", memory.read(state, keys), values, 1e-13)
-        close("newest", outputs, values, 1e-13)
-        state = memory.write(state, keys[3], values[0])
-        values[3] = values[0]
-        close("overwritten", memory.read(state, keys), values, 1e-13)
+        after = memory.write(state, keys[3], values[0])
+        return memory.read(state, keys), outputs, memory.read(after, keys)
+
+    with jax.enable_x64(True):
+        recalled, newest, overwritten = both(keys, values)
+    close("recalled", recalled, values, 1e-13)
+    close("newest", newest, values, 1e-13)
+    values[3] = values[0]
+    close("overwritten", overwritten, values, 1e-13)
 
 
 def test_longhorn_is_the_delta_rule_at_the_implicit_rate() -> None:
@@ -284,11 +290,14 @@ def test_repetition_separates_the_delta_rule_from_the_sum() -> None:
     keys = np.array([[1, 0], [0.1, np.sqrt(1 - 0.01)]])
     values = np.eye(2)
     stream = [0] + 16 * [1]
-    right = {}
-    for memory in (m.outer_product(), m.delta_rule()):
+
+    def recall(memory: Memory) -> Array:
         state, _ = memory.write_chunk(memory.init(2, 2), keys[stream], values[stream])
-        right[memory] = np.argmax(memory.read(state, keys) @ values.T, axis=1).tolist()
-    assert list(right.values()) == [[1, 1], [0, 1]]
+        return memory.read(state, keys)
+
+    found = jax.jit(lambda: [recall(memory) for memory in (m.outer_product(), m.delta_rule())])()
+    right = [np.argmax(outputs @ values.T, axis=1).tolist() for outputs in found]
+    assert right == [[1, 1], [0, 1]]
 
 
 def test_delta_rule_at_rate_1_keeps_about_the_newest_62() -> None:

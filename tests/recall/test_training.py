@@ -78,11 +78,8 @@ def twin(key: jax.Array, document: Document, start: Cartridge, **options: Any) -
     "options",
     [
         {},
-        {"objective": "recitation"},
-        {"loss": "hard"},
-        {"window": 10},
-        {"key_norm": 0.7},
-        {"focus": 0.3},
+        {"objective": "recitation", "loss": "hard"},
+        {"window": 10, "focus": 0.3},
         {"frozen": 2, "key_norm": 0.7},
     ],
     ids=lambda options: "-".join(options) or "plain",
@@ -312,14 +309,16 @@ def test_vocabulary_and_distractors_must_fit() -> None:
         train_cartridge(key, dataclasses.replace(start, frozen=99), document, steps=4)
 
 
-@pytest.mark.parametrize("kind", [jnp.bfloat16, jnp.float16, jnp.float32])
-def test_slots_keep_their_type(kind: Any) -> None:
+@pytest.mark.parametrize(
+    ("kind", "x64"),
+    [(jnp.bfloat16, False), (jnp.bfloat16, True), (jnp.float16, False), (jnp.float32, True)],
+)
+def test_slots_keep_their_type(kind: Any, x64: bool) -> None:
     key, document, start = world()
     start = jax.tree.map(lambda x: x.astype(kind), start)
-    for x64 in (False, True):
-        with jax.enable_x64(x64):
-            trained = train_cartridge(key, start, document, steps=4, batch=8, key_norm=0.9)
-        assert trained.cartridge.keys.dtype == trained.cartridge.values.dtype == kind
+    with jax.enable_x64(x64):
+        trained = train_cartridge(key, start, document, steps=4, batch=8, key_norm=0.9)
+    assert trained.cartridge.keys.dtype == trained.cartridge.values.dtype == kind
 
 
 def test_weight_decay_leaves_frozen_and_masked_slots_alone() -> None:

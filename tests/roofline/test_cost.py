@@ -205,7 +205,8 @@ def test_gradient_by_bandwidth_is_the_central_difference(efficiency: str) -> Non
     assert slope > 0
 
 
-@pytest.mark.parametrize("name", KINDS)
+# Experts and windows together, latent attention, and neither.
+@pytest.mark.parametrize("name", ["llama-3-8b", "deepseek-v3", "gpt-oss-20b"])
 def test_every_gradient_is_finite(name: str) -> None:
     def seconds(model: Model, device: Accelerator, tokens: Any, cached: Any, new: Any) -> Any:
         # With constant efficiency a kernel's launch does not hide a zero.

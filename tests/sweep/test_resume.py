@@ -31,7 +31,8 @@ def start(*arguments: object, devices: int = 1) -> subprocess.Popen[str]:
     environment = {
         **os.environ,
         "JAX_PLATFORMS": "cpu",
-        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+        "XLA_FLAGS": os.environ.get("XLA_FLAGS", "")  # as here, for equal bits
+        + f" --xla_force_host_platform_device_count={devices}",
         "PYTHONPATH": os.pathsep.join(
             [str(Path(batches.__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
         ),

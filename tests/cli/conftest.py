@@ -1,0 +1,14 @@
+"""These tests compile many small programs once: an optimised one would not repay itself."""
+
+from collections.abc import Iterator
+
+import jax
+import pytest
+
+
+@pytest.fixture(autouse=True, scope="module")
+def unoptimised() -> Iterator[None]:
+    """Compile without the costly passes while a module runs."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
