@@ -27,6 +27,7 @@ from jaxmem.prompts.rules import RULES, Rules
 from jaxmem.prompts.tokens import token_encoder
 from jaxmem.prompts.transcripts import is_transcript, read_transcripts
 
+_REDACTED = b"redacted-by-litellm"
 NO_MARKS = (
     "the log has no breakpoints: counted as if they stood after the tools, the system prompt and"
     " the last two messages"
@@ -110,6 +111,8 @@ def run(args: argparse.Namespace) -> int:
         if _holds_transcripts(args.log):
             return _transcripts(args)
         log = read_log(args.log, encoder, args.session_key)
+    if any(text.endswith(_REDACTED) for text in log.contents):
+        print("jaxmem: notice: prompts are redacted: what changed in them is lost", file=sys.stderr)
     for notice in notices:
         print(f"jaxmem: notice: {printable(str(notice.message))}", file=sys.stderr)
     cache = _cache(args, log, rules, scope)

@@ -10,6 +10,7 @@ from jaxmem.common.table import text_table
 from jaxmem.prompts.doctor import Diagnosis, without_text
 from jaxmem.prompts.findings import FIELD_SAID, HOW_SAID, REMEDY_SAID, Finding, Remedied
 from jaxmem.prompts.report_strips import shown_names
+from jaxmem.prompts.reuse import HOW
 from jaxmem.prompts.rules import Rules
 from jaxmem.prompts.transcripts import Transcript, ttl_misses
 
@@ -56,6 +57,12 @@ def text(
             f"\nof {_count(int(known.sum()), 'call')} the provider says that it read {said:,}"
             f" tokens from its cache, as it counts tokens; the cache above reads {ours:,}"
         )
+    switched, tokens = _switched(diagnosis)
+    if switched:
+        lines += _wrapped(
+            f"\n{_count(switched, 'call')} went to a model that had seen nothing of its session"
+            f" yet: each model has a cache of its own, {tokens:,} tokens were computed for it"
+        )
     if marks and marks.lost > SHOWN_MARKS:
         lines += ["", *_marks(marks, cache.payer)]
     names = dict(zip(log.labels, shown_names(log, with_text)))
@@ -86,6 +93,16 @@ def text(
         whose = "" if len(rules) == len(rows) else f" ({', '.join(rules)})"
         lines += _wrapped(f"{note}{whose}", "  ")
     return "\n".join(lines)
+
+
+def _switched(diagnosis: Diagnosis) -> tuple[int, int]:
+    """Calls that are the first of their model in a session but not the first of it, and tokens."""
+    log, seen, calls = diagnosis.log, set(), []
+    for call in range(log.calls):
+        if int(log.session[call]) in seen and diagnosis.reuse.how[call] == HOW.index("first"):
+            calls.append(call)
+        seen.add(int(log.session[call]))
+    return len(calls), int(diagnosis.reuse.fresh[calls].sum()) if calls else 0
 
 
 def _marks(marks: Breakpoints, payer: Rules) -> list[str]:

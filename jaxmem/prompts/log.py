@@ -4,11 +4,12 @@ import dataclasses
 import itertools
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from jaxmem.common import check_number, check_size, lookup
+from jaxmem.prompts.encoder import ByteEstimate, Encoder
 
 KINDS = ("system", "tools", "memory", "summary", "history", "retrieved", "task")
 
@@ -32,64 +33,6 @@ class Segment(NamedTuple):
     tokens: int | None = None
     mark: bool = False
     part: bool = False
-
-
-class Encoder(Protocol):
-    """Text as what a prefix cache compares: tokens, each of `unit_bytes` bytes."""
-
-    @property
-    def name(self) -> str:
-        """For reports."""
-        ...
-
-    @property
-    def unit_bytes(self) -> float:
-        """Bytes a token takes in the encoded form; an estimate may be fractional."""
-        ...
-
-    @property
-    def exact(self) -> bool:
-        """Whether tokens are a tokenizer's, not an estimate."""
-        ...
-
-    def encode(self, text: bytes) -> bytes:
-        """Encode a text.
-
-        Args:
-          text: UTF-8, as a rule.
-
-        Returns:
-          Its tokens, one after another.
-        """
-        ...
-
-
-@dataclasses.dataclass(frozen=True)
-class ByteEstimate:
-    """Tokens estimated from bytes: about 4 a token in English text and code.
-
-    Attributes:
-      unit_bytes: bytes a token.
-    """
-
-    unit_bytes: float = 4.0
-    exact = False
-
-    @property
-    def name(self) -> str:
-        """What a report calls it."""
-        return f"estimated, {self.unit_bytes:g} bytes a token"
-
-    def encode(self, text: bytes) -> bytes:
-        """The text itself.
-
-        Args:
-          text: any bytes.
-
-        Returns:
-          The same.
-        """
-        return text
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -328,6 +271,9 @@ class LogBuilder:
 
         Returns:
           Its id, the same for an equal one.
+
+        Raises:
+          ValueError: if it is no bytes, or tokens are no size.
         """
         if type(content) is not bytes:
             raise ValueError(f"a content must be bytes, got {type(content).__name__}")

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxmem.prompts.answers import answer_text, answers, first, scalar, usage
-from jaxmem.prompts.log import Encoder, LogBuilder, PromptLog, Segment
+from jaxmem.prompts.encoder import Encoder
+from jaxmem.prompts.log import LogBuilder, PromptLog, Segment
 from jaxmem.prompts.rows import Row, is_messages, json_object, json_rows, log_files, seconds
 from jaxmem.prompts.shapes import Prompts, encoded, text_of
 from jaxmem.prompts.transcripts import is_transcript
