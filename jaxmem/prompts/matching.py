@@ -27,9 +27,9 @@ class Match(NamedTuple):
 def matches(log: PromptLog, scope: str, ttl_s: float) -> list[Match]:
     """For each call the earlier one of its scope, touched within `ttl_s`, that shares most.
 
-    Each model has a cache of its own. Two indices: the last call through each prefix of whole segments gives the latest call that
-    shares them all; prompts kept in sorted order have the one that shares most of the next
-    segment as a neighbour.
+    Each model has a cache of its own. Two indices: the last call through each prefix of whole
+    segments gives the latest call that shares them all; prompts kept in sorted order have the one
+    that shares most of the next segment as a neighbour.
 
     Args:
       log: the calls.

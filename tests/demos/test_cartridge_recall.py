@@ -1,8 +1,9 @@
 """Demo 04 in its quick preset, and the parts that full adds, made small."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,8 +17,23 @@ from jaxmem.demos import cartridge_runs as runs
 from jaxmem.recall.cartridges import STARTS, Status
 
 
-def test_quick_preset(tmp_path: Path) -> None:
+def quickly(run: Callable[..., Any]) -> Callable[..., Any]:
+    """The run, compiled without the costly passes: it trains nothing."""
+
+    def unoptimised(*arguments: Any) -> Any:
+        jax.config.update("jax_disable_most_optimizations", True)
+        try:
+            return run(*arguments)
+        finally:
+            jax.config.update("jax_disable_most_optimizations", False)
+
+    return unoptimised
+
+
+def test_quick_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One run for all that is asked of it: it takes half a minute."""
+    for name in ("baselines", "memories", "logits"):
+        monkeypatch.setattr(runs, name, quickly(getattr(runs, name)))
     result = DEMOS["04"].run(Extent())
     wanted = [
         id for id, row in lecture_figures().items() if row.demo.split(".")[0] in ("04", "ex6")
@@ -42,15 +58,12 @@ def test_quick_preset(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def unoptimised(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Small runs: programs compiled without the costly passes, recorded every 25 steps."""
+def short(unoptimised: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of few steps, recorded every 25."""
     monkeypatch.setattr(runs, "RECORD", 25)
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
-@pytest.mark.usefixtures("unoptimised")
+@pytest.mark.usefixtures("short")
 def test_documents_of_a_library_split_the_vocabulary() -> None:
     shelf = jax.jit(pairs.library, static_argnums=1)(jax.random.key(0), 4)
     values = np.asarray(shelf.documents.values).reshape(2, 2 * runs.FACTS, -1)
@@ -62,7 +75,7 @@ def test_documents_of_a_library_split_the_vocabulary() -> None:
     np.testing.assert_allclose(found, right)
 
 
-@pytest.mark.usefixtures("unoptimised")
+@pytest.mark.usefixtures("short")
 def test_composition_runs_with_and_without_a_second_training() -> None:
     for mixed_steps in (0, 4):
         course = pairs.Course(runs.OURS_COMPOSED, 4, 4, mixed_steps)
@@ -71,7 +84,7 @@ def test_composition_runs_with_and_without_a_second_training() -> None:
         assert ("mixed_composed" in row) == (mixed_steps > 0)
 
 
-@pytest.mark.usefixtures("unoptimised")
+@pytest.mark.usefixtures("short")
 def test_a_long_document_is_trained_in_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "LONG_FACTS", 600)
     monkeypatch.setattr(runs, "LONG_SLOTS", 32)
@@ -80,7 +93,7 @@ def test_a_long_document_is_trained_in_windows(monkeypatch: pytest.MonkeyPatch) 
     assert row["icl"] == pytest.approx(512 / 600, abs=0.06)
 
 
-@pytest.mark.usefixtures("unoptimised")
+@pytest.mark.usefixtures("short")
 def test_a_seed_has_one_document_for_all_its_cartridges() -> None:
     found = runs.trainings(runs.LECTURE, 1, [(8, "first"), (16, "first"), (8, "sampled")], 25)
     assert [row["slots"] for row in found.records] == [8, 16, 8]
@@ -89,7 +102,7 @@ def test_a_seed_has_one_document_for_all_its_cartridges() -> None:
     assert curves[1, 0] == pytest.approx(16 / runs.FACTS)
 
 
-@pytest.mark.usefixtures("unoptimised")
+@pytest.mark.usefixtures("short")
 def test_divergence_is_seen() -> None:
     wild = runs.trainings(runs.LECTURE._replace(learning_rate=50.0), 1, [(8, "first")], 25)
     assert wild.records[0]["status"] == Status.WORSE

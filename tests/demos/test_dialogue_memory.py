@@ -15,6 +15,7 @@ from jaxmem.dialogue import KINDS
 SMALL_GRID = ((128, 1), (128, 16), (2_048, 1))
 
 
+@pytest.mark.usefixtures("unoptimised")
 def test_quick_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One run for all that is asked of it, with less of the grid: it takes half a minute."""
     for module in (dialogue_evidence, dialogue_pictures):
