@@ -247,9 +247,13 @@ def candidates(finding: Finding) -> list[str]:
         return ["move_last"]
     if finding.kind == "tools":
         return ["sort_tools", "freeze"]
-    names = ["append_edits"] if finding.kind == "memory" else []
-    names += ["move_lines_last", "move_last"]
-    names += ["drop_volatile"] if only or finding.field else []
+    names = ["move_lines_last", "move_last"]
+    if finding.kind == "memory":
+        names.insert(0, "append_edits")
+    if finding.kind == "memory" and only and "number" not in only:
+        names.insert(0, "drop_volatile")  # of a header: nothing that is to be remembered
+    elif only or finding.field:
+        names.append("drop_volatile")
     return [*names, "freeze"]
 
 

@@ -174,7 +174,8 @@ def _findings(diagnosis: Diagnosis, names: list[str], with_text: bool) -> Iterat
         if finding.remedies:
             first = finding.remedies[0]
             best = (
-                f"{_remedy(first)}<small>saves {first.saved_tokens:,}, "
+                f"{_remedy(first)}<small>{'saves' if first.saved_tokens >= 0 else 'costs'} "
+                f"{abs(first.saved_tokens):,}, "
                 f"then {_percent(first.reused_share)} reused</small>"
             )
         worst = f"call {finding.worst + 1:,}"
