@@ -166,7 +166,7 @@ def test_many_numbers_share_one_program() -> None:
     key, document, start = world()
     before = training._train._cache_size()
     for rate, norm in ((0.01, 0.5), (0.02, 0.6), (0.03, 0.7)):
-        train_cartridge(key, start, document, steps=4, learning_rate=rate, key_norm=norm)
+        train_cartridge(key, start, document, steps=6, learning_rate=rate, key_norm=norm)
     assert training._train._cache_size() == before + 1
 
 
