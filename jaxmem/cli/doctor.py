@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxmem.cli.arguments import positive_int, printable, rate, share
 from jaxmem.cli.doctor_cache import Cache, breakpoints
-from jaxmem.cli.doctor_text import document, price_rows, text, transcripts
+from jaxmem.cli.doctor_text import document, marks_said, price_rows, text, transcripts
 from jaxmem.common import lookup, write_text
 from jaxmem.prompts.doctor import diagnose, without_text
 from jaxmem.prompts.log import PromptLog
@@ -27,6 +27,7 @@ from jaxmem.prompts.rules import RULES, Rules
 from jaxmem.prompts.tokens import token_encoder
 from jaxmem.prompts.transcripts import is_transcript, read_transcripts
 
+_FEW_CALLS = 10
 _REDACTED = b"redacted-by-litellm"
 NO_MARKS = (
     "the log has no breakpoints: counted as if they stood after the tools, the system prompt and"
@@ -101,8 +102,10 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError("LOG: expected a file or a folder, got ''")
     if args.html is not None and (not args.html or Path(args.html).is_dir()):
         raise ValueError(f"--html: expected a file to write, got {args.html!r}")
-    if args.html is not None and Path(args.html).resolve() == Path(args.log).resolve():
-        raise ValueError(f"--html: {args.html} is the log itself")
+    if args.html is not None and Path(args.html).exists():
+        for file, _ in log_files(args.log):
+            if file.exists() and file.samefile(args.html):
+                raise ValueError(f"--html: {args.html} is the log itself")
     encoder = token_encoder(args.tokenizer) if args.tokenizer is not None else None
     scope = lookup({name: name for name in SCOPES}, args.scope, "scope")
     rules = None if args.rules is None else lookup(RULES, args.rules, "rules")
@@ -113,6 +116,12 @@ def run(args: argparse.Namespace) -> int:
         log = read_log(args.log, encoder, args.session_key)
     if any(text.endswith(_REDACTED) for text in log.contents):
         print("jaxmem: notice: prompts are redacted: what changed in them is lost", file=sys.stderr)
+    if log.calls >= _FEW_CALLS and len(log.sessions) > 0.8 * log.calls:
+        print(
+            f"jaxmem: notice: {len(log.sessions)} sessions for {log.calls} calls: --session-key"
+            " NAME if another field tells sessions apart",
+            file=sys.stderr,
+        )
     for notice in notices:
         print(f"jaxmem: notice: {printable(str(notice.message))}", file=sys.stderr)
     cache = _cache(args, log, rules, scope)
@@ -131,7 +140,7 @@ def run(args: argparse.Namespace) -> int:
         shown = diagnosis if args.with_text else without_text(diagnosis)
         page = report(
             shown, Path(args.log).name, prices=price_rows(rows), cache=str(cache),
-            with_text=args.with_text,
+            with_text=args.with_text, notes=marks_said(marks, cache.payer),
         )  # fmt: skip
         write_text(args.html, page)
     if args.json:
@@ -172,6 +181,7 @@ def _cache(args: argparse.Namespace, log: PromptLog, rules: Rules | None, scope:
         scope,
         payer,
         assumed,
+        len(log.models),
     )
 
 
@@ -215,7 +225,8 @@ def _usual(log: PromptLog) -> str:
 
 def _transcripts(args: argparse.Namespace) -> int:
     """Print what usage counters say."""
-    for name in ("html", "fail_on", "rules", "tokenizer", "session_key"):
+    for name in ("html", "fail_on", "rules", "tokenizer", "session_key", "ttl", "block_tokens",
+                 "usd_per_million"):  # fmt: skip
         if getattr(args, name) is not None:
             flag = "--" + name.replace("_", "-")
             raise ValueError(

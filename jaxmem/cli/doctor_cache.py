@@ -15,6 +15,7 @@ class Cache(NamedTuple):
       block_tokens, minimum_tokens, tail_tokens, ttl_s, scope: as in `reuse`.
       payer: whose prices.
       assumed: whether the log's models have no known price, and these stand for them.
+      models: how many models the log has.
     """
 
     block_tokens: int
@@ -24,6 +25,7 @@ class Cache(NamedTuple):
     scope: str
     payer: Rules
     assumed: bool
+    models: int
 
     def usd(self, tokens: int) -> float | None:
         """What it costs to compute tokens that could have been read."""
@@ -49,6 +51,8 @@ class Cache(NamedTuple):
         whose = self.payer.model or "as given"
         if self.assumed:
             whose += " assumed: the log's models have no known price"
+        elif self.models > 1 and self.payer.model:
+            whose += f", the one of {self.models} models with most tokens"
         return (
             f"$: what computing costs above reading, at {price:g} a million input tokens ({whose},"
             f" {self.payer.as_of})"
@@ -74,7 +78,9 @@ class Breakpoints(NamedTuple):
 
     @property
     def lost(self) -> float:
-        """Share of the prompt tokens that better breakpoints would read."""
+        """Share of the prompt tokens that better breakpoints would read; 0 if they cost more."""
+        if self.usd is not None and self.best_usd is not None and self.best_usd >= self.usd:
+            return 0.0
         return max(self.best - self.read, 0.0)
 
 

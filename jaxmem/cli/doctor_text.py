@@ -40,7 +40,9 @@ def text(
     log, found = diagnosis.log, diagnosis.reuse
     prompt = int(log.prompt_tokens.sum())
     span = f" over {_duration(float(log.time_s[-1] - log.time_s[0]))}" if log.timed else ""
-    models = ", ".join(name for name in log.models if name)
+    named = [name for name in log.models if name]
+    more = f" and {len(named) - 3} more" if len(named) > 3 else ""
+    models = ", ".join(named[:3]) + more
     lines = [
         f"{_count(log.calls, 'call')} in {_count(len(log.sessions), 'session')}{span}"
         f"{f' ({models})' if models and with_text else ''},"
@@ -63,8 +65,9 @@ def text(
             f"\n{_count(switched, 'call')} went to a model that had seen nothing of its session"
             f" yet: each model has a cache of its own, {tokens:,} tokens were computed for it"
         )
-    if marks and marks.lost > SHOWN_MARKS:
-        lines += ["", *_marks(marks, cache.payer)]
+    placed = marks_said(marks, cache.payer)
+    if placed:
+        lines += ["", placed[0], *_wrapped(placed[1], "   do      ")]
     names = dict(zip(log.labels, shown_names(log, with_text)))
     large = [f for f in diagnosis.findings if f.tokens >= SHOWN_SHARE * prompt]
     for number, finding in enumerate(large, 1):
@@ -105,18 +108,25 @@ def _switched(diagnosis: Diagnosis) -> tuple[int, int]:
     return len(calls), int(diagnosis.reuse.fresh[calls].sum()) if calls else 0
 
 
-def _marks(marks: Breakpoints, payer: Rules) -> list[str]:
-    """The finding that breakpoints are missing or stand where they do not help."""
+def marks_said(marks: Breakpoints | None, payer: Rules) -> list[str]:
+    """The finding that breakpoints are missing, or stand where they do not help.
+
+    Args:
+      marks: from `breakpoints`.
+      payer: the provider's rules.
+
+    Returns:
+      What is, and what to do; nothing if no other place would be better.
+    """
+    if marks is None or marks.lost <= SHOWN_MARKS:
+        return []
     where = "those in the log" if marks.sent else "none in the log, so that nothing is cached"
     better = f"{marks.best:.1%} would be read"
     if marks.usd is not None and marks.best_usd is not None:
         better += f", ${marks.best_usd:,.2f} in place of ${marks.usd:,.2f}"
     return [
         f"breakpoints (cache_control): {where}: {marks.read:.1%} read by {payer.provider}",
-        *_wrapped(
-            "put them after the tools, the system prompt and the last two messages: " + better,
-            "   do      ",
-        ),
+        f"put them after the tools, the system prompt and the last two messages: {better}",
     ]
 
 
@@ -266,7 +276,11 @@ def document(
             "exact": log.encoder.exact,
         },
         "cache": {
-            **{key: value for key, value in cache._asdict().items() if key != "payer"},
+            **{
+                key: value
+                for key, value in cache._asdict().items()
+                if key not in ("payer", "models")
+            },
             "prices_of": cache.payer.model or cache.payer.name,
             "input_usd_per_million": cache.payer.input_usd_per_million,
         },

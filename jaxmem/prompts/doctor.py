@@ -138,14 +138,14 @@ def _plan(
 ) -> tuple[Step, ...]:
     """Remedies for what breaks most, then for what breaks most after them, and so on."""
     steps: list[Step] = []
-    treated: set[str] = set()
+    treated: set[tuple[str, str]] = set()
     start = int(now.recomputed.sum())
     prompt = int(now.log.prompt_tokens.sum())
     for _ in range(_MOST_STEPS):
-        group = next((g for g in groups(now) if g[0] not in treated), None)
+        group = next((g for g in groups(now) if g[:2] not in treated), None)
         if group is None:
             break
-        treated.add(group[0])
+        treated.add(group[:2])
         found = finding_of(now, *group)
         found = advised(found, _tried(now, found, replay, known), now.log)
         if found.remedies:

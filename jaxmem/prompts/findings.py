@@ -250,9 +250,7 @@ def candidates(finding: Finding) -> list[str]:
     names = ["move_lines_last", "move_last"]
     if finding.kind == "memory":
         names.insert(0, "append_edits")
-    if finding.kind == "memory" and only and "number" not in only:
-        names.insert(0, "drop_volatile")  # of a header: nothing that is to be remembered
-    elif only or finding.field:
+    if only or finding.field:
         names.append("drop_volatile")
     return [*names, "freeze"]
 
@@ -308,7 +306,7 @@ def advised(finding: Finding, tried: list[Remedied], log: PromptLog) -> Finding:
     tried = [r for r in tried if r.prompt_tokens <= largest]
     # Some withhold what the model may need: the newest state, or a number to be remembered.
     safe = {"sort_tools", "append_edits", "move_lines_last", "move_last"}
-    if finding.fields and not (finding.kind == "memory" and "number" in finding.fields):
+    if finding.fields and finding.kind != "memory":  # where it may be what is remembered
         safe.add("drop_volatile")
     whole = [r for r in tried if r.name in safe and r.saved_tokens > 0]
     if not whole and finding.kind in ("system", "task", "retrieved"):
@@ -324,7 +322,8 @@ def advised(finding: Finding, tried: list[Remedied], log: PromptLog) -> Finding:
     field = " and the ".join(FIELD_SAID[name] for name in changes) or "part that changes"
     advice = _DO[best.name].format(field=field)
     if most <= 0:
-        advice += ", with what else changes behind it: alone it saves nothing"
+        alone = f"costs {-most:,} tokens more" if most else "saves nothing"
+        advice += f", with what else changes behind it: alone it {alone}"
     rest = sorted((r for r in tried if r is not best), key=lambda r: -r.saved_tokens)
     return finding._replace(remedies=(best, *rest), advice=advice)
 

@@ -181,7 +181,7 @@ class PromptLog:
         found = []
         for s in range(self.starts[call], self.starts[call + 1]):
             c = self.content[s]
-            named = not self.units[c] and self.tokens[c] > 0
+            named = not self.units[c] and bool(self.contents[c])
             found.append(
                 Segment(
                     self.labels[self.label[s]],
@@ -249,18 +249,19 @@ class LogBuilder:
             if type(value) is not str:
                 raise ValueError(f"{name} must be text, got {value!r}")
         output = check_size(f"{source or 'call'}: output_tokens", output_tokens, 0)
+        cached = check_size(f"{source or 'call'}: cached_tokens", cached_tokens, -1)
         added = []
         for label, kind, content, tokens, mark, part in segments:
             id = self.intern(content, tokens)
             if type(label) is not str:
                 raise ValueError(f"a label must be text, got {label!r}")
             place = self._labels.setdefault(label, len(self._labels))
-            added.append((id, place, lookup(_KIND, kind, "kind"), mark, part))
+            added.append((id, place, lookup(_KIND, kind, "kind"), bool(mark), bool(part)))
         self._segments += added  # all of them, or none if one was wrong
         self._starts.append(len(self._segments))
         who = self._sessions.setdefault(session, len(self._sessions))
         what = self._models.setdefault(model, len(self._models))
-        self._calls.append((who, time_s, output, int(cached_tokens), what, source))
+        self._calls.append((who, time_s, output, cached, what, source))
 
     def intern(self, content: bytes, tokens: int | None = None) -> int:
         """Keep a content.

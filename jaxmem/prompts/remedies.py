@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxmem.common import lookup
-from jaxmem.prompts.log import KINDS, LogBuilder, PromptLog
+from jaxmem.prompts.log import KINDS, LogBuilder, PromptLog, common_prefix
 from jaxmem.prompts.reuse import reuse
 from jaxmem.prompts.volatile import FIELDS, masked
 
@@ -128,7 +128,7 @@ def drop_volatile(
 def move_lines_last(log: PromptLog, labels: Collection[str]) -> PromptLog:
     """The lines of segments that change moved behind all others of their prompt.
 
-    A line stays where it is if at least half of the segment's forms have it. Names for texts have
+    A line stays where it is if more than half of the segment's forms have it. Names for texts have
     no lines, and stay.
 
     Args:
@@ -152,7 +152,7 @@ def move_lines_last(log: PromptLog, labels: Collection[str]) -> PromptLog:
         lines = {c: log.contents[c].splitlines(keepends=True) for c in contents}
         often = Counter(line for c in contents for line in set(lines[c]))
         for c in contents:
-            stays = [2 * often[line] >= len(contents) for line in lines[c]]
+            stays = [2 * often[line] > len(contents) for line in lines[c]]
             head, tail = (
                 b"".join(line for line, stay in zip(lines[c], stays) if stay == wanted)
                 for wanted in (True, False)
@@ -163,9 +163,20 @@ def move_lines_last(log: PromptLog, labels: Collection[str]) -> PromptLog:
     for a, b in zip(log.starts, log.starts[1:]):
         row = [(s, int(log.content[s])) for s in range(a, b)]
         split = [(s, *parts.get((c, int(log.label[s])), (c, -1))) for s, c in row]
-        moved = [(s, tail) for s, _, tail in split if tail >= 0]
-        rows.append([(s, head) for s, head, _ in split] + moved)
-    return pool.log(_with(log, rows))
+        moved = [(s, tail, True) for s, _, tail in split if tail >= 0]
+        rows.append([(s, head, False) for s, head, _ in split] + moved)
+    flat = np.array([part for row in rows for part in row], np.int64).reshape(-1, 3)
+    index = np.split(flat[:, 0], np.cumsum([len(row) for row in rows])[:-1])
+    arranged = _arranged(log, index)
+    still = flat[:, 2] == 0  # what moves leaves its breakpoint and its block
+    return pool.log(
+        dataclasses.replace(
+            arranged,
+            content=flat[:, 1].astype(np.int32),
+            mark=arranged.mark & still,
+            part=arranged.part & still,
+        )
+    )
 
 
 class _Pool:
@@ -286,9 +297,17 @@ def _difference(log: PromptLog, pool: _Pool, old: int, new: int) -> int:
     before, after = (log.contents[c].splitlines() for c in (old, new))
     had, has = set(before), set(after)
     added = [line for line in after if line not in had]
-    removed = [b"no more: " + line for line in before if line not in has]
-    # A new line stands for an old one; what goes without one is said.
-    return pool.add(b"\n".join([*added, *removed[len(added) :]]) or b"in another order")
+    gone = [line for line in before if line not in has]
+    # A line that is an old one changed says so itself; what goes otherwise is named.
+    removed = [b"no more: " + line for line in gone if not any(_like(line, new) for new in added)]
+    return pool.add(b"\n".join([*added, *removed])) if added or removed else new
+
+
+def _like(a: bytes, b: bytes) -> bool:
+    """Whether most of the shorter of two lines is at the ends of the other."""
+    begins = common_prefix(a, b)
+    ends = common_prefix(a[begins:][::-1], b[begins:][::-1])
+    return 2 * (begins + ends) > min(len(a), len(b))
 
 
 def _chosen(log: PromptLog, labels: Collection[str]) -> np.ndarray:
@@ -301,21 +320,6 @@ def _chosen(log: PromptLog, labels: Collection[str]) -> np.ndarray:
 
 def _several(names: Collection[str]) -> list[str]:
     return [names] if isinstance(names, str) else list(names)
-
-
-def _with(log: PromptLog, rows: Sequence[Sequence[tuple[int, int]]]) -> PromptLog:
-    """A log whose calls hold segments like the given ones, each with a content of its own."""
-    flat = np.array([pair for row in rows for pair in row], np.int64).reshape(-1, 2)
-    like = flat[:, 0]
-    return dataclasses.replace(
-        log,
-        starts=np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64),
-        content=flat[:, 1].astype(np.int32),
-        label=log.label[like],
-        kind=log.kind[like],
-        mark=log.mark[like],
-        part=log.part[like],
-    )
 
 
 def _arranged(log: PromptLog, rows: Sequence[np.ndarray]) -> PromptLog:

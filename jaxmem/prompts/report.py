@@ -34,6 +34,7 @@ def report(
     prices: Sequence[Mapping[str, Any]] = (),
     with_text: bool = False,
     cache: str = "",
+    notes: Sequence[str] = (),
 ) -> str:
     """A page that shows what is reused of each call, what breaks the rest and what would not.
 
@@ -46,6 +47,7 @@ def report(
       with_text: whether labels and excerpts of the prompts may be shown. Otherwise a segment is
         called by its kind and a number; sessions are numbers always.
       cache: what the cache was taken to be, a line.
+      notes: other findings, a line each.
 
     Returns:
       HTML.
@@ -70,7 +72,7 @@ def report(
             '<nav><a href="#breaks">breaks</a><a href="#calls">calls</a>'
             + ('<a href="#prices">prices</a>' if prices else "")
             + '<button type="button" id="theme">light or dark</button></nav></header>',
-            *_headline(diagnosis, cache, names),
+            *_headline(diagnosis, cache, names, notes),
             *_findings(diagnosis, names, with_text),
             *_strips(diagnosis, kept),
             *_prices(prices),
@@ -81,7 +83,9 @@ def report(
     )
 
 
-def _headline(diagnosis: Diagnosis, cache: str, names: list[str]) -> Iterator[str]:
+def _headline(
+    diagnosis: Diagnosis, cache: str, names: list[str], notes: Sequence[str]
+) -> Iterator[str]:
     log, now = diagnosis.log, diagnosis.reuse
     total = int(log.prompt_tokens.sum())
     changes = len(diagnosis.plan)
@@ -90,6 +94,8 @@ def _headline(diagnosis: Diagnosis, cache: str, names: list[str]) -> Iterator[st
     if diagnosis.avoidable_tokens > 0:
         lead += f"; with {remedies} it would be <b>{_percent(diagnosis.reused_share)}</b>"
     yield f'<p class="lead">{lead}.</p>'
+    for note in notes:
+        yield f"<p><b>{_escape(note)}</b></p>"
     tiles = [
         ("Reused now", _percent(now.share), f"{int(now.reused.sum()):,} tokens"),
         ("With the remedies", _percent(diagnosis.reused_share), "by replay of the log"),

@@ -295,7 +295,7 @@ def _diagnose(log: PromptLog, call: int, match: Match, shared: int) -> _Diagnosi
 
 
 def in_common(log: PromptLog, old: int, new: int) -> int:
-    """Tokens at the beginning and end of a content that its old form had, if most of it.
+    """Tokens of a content that its old form had: at its ends, or in whole lines; if most of it.
 
     Args:
       log: the calls.
@@ -304,11 +304,14 @@ def in_common(log: PromptLog, old: int, new: int) -> int:
     Returns:
       Tokens; 0 if less than half of the smaller one is left.
     """
-    a, b = log.units[old], log.units[new]
-    begins = common_prefix(a, b)
-    a, b = a[begins:][::-1], b[begins:][::-1]
-    ends = common_prefix(a, b)
-    if 2 * (begins + ends) < min(begins + len(a), begins + len(b)):
+    if not (log.units[old] and log.units[new]):
         return 0
-    unit = log.encoder.unit_bytes
-    return min(int(begins // unit) + int(ends // unit), int(log.tokens[new]))
+    before, after = log.contents[old], log.contents[new]
+    begins = common_prefix(before, after)
+    ends = common_prefix(before[begins:][::-1], after[begins:][::-1])
+    had = set(before.split(b"\n"))
+    lines = sum(len(line) + 1 for line in after.split(b"\n") if line in had)
+    same = min(max(begins + ends, lines), len(after))
+    if 2 * same < min(len(before), len(after)):
+        return 0
+    return int(log.tokens[new] * same / max(len(after), 1))

@@ -46,7 +46,7 @@ def test_a_time_stamp_in_the_system_prompt(tmp_path: Path) -> None:
     log = found.log
     held = log.prompt_tokens[:-1] - found.reuse.shared[1:]
     assert np.all(held - found.reuse.broken[1:] <= 2)
-    assert finding.tokens == found.reuse.broken.sum() == 1146
+    assert finding.tokens == found.reuse.broken.sum() == 1150
     assert found.avoidable_tokens == 1158  # with the stamps, which are not sent any more
 
 
@@ -92,7 +92,7 @@ def test_a_counter_in_the_header_of_a_memory() -> None:
     builder = LogBuilder()
     memory, history = b"", []
     for n, used in enumerate((1085, 1185, 1285)):
-        memory += b" a fact about the user, number %d." % n
+        memory += b"\na fact about the user, number %d." % n
         history.append(Segment("message user", "history", b"user\nhello, once more, %d" % n * 40))
         header = b"<human> [%d%% - %d/2,200 chars]" % (used // 22, used)
         builder.call([Segment("memory: <human>", "memory", header + memory), *history])
@@ -167,4 +167,9 @@ def test_real_agents(data_dir: Path, agent: str, share: float) -> None:
 def test_real_rewrites_share_almost_nothing(data_dir: Path) -> None:
     found = diagnose(read_log(data_dir / "rewrites"), block_tokens=1)
     assert found.reuse.share < 0.06
-    assert (found.findings[0].label, found.findings[0].how) == ("cheatsheet", "rewritten")
+    assert [(f.label, f.how) for f in found.findings] == [
+        ("cheatsheet", "edited"),
+        ("cheatsheet", "rewritten"),
+    ]
+    # Half of what is written anew was there before, line by line.
+    assert 0.5 < found.reuse.broken.sum() / found.log.prompt_tokens.sum() < 0.65

@@ -60,8 +60,8 @@ def test_a_changed_text_leaves_its_new_lines_as_the_note() -> None:
     for memory in (b"likes tea\nhas a dog\nRome", b"likes tea\nParis", b"Paris\nlikes jam"):
         builder.call([Segment("M", "memory", memory), Segment("H", "history", b"hello")])
     assert shown(append_edits(builder.build(), "M"))[1:] == [
-        "likes tea\nhas a dog\nRome hello Paris\nno more: Rome",
-        "likes tea\nhas a dog\nRome hello Paris\nno more: Rome likes jam",
+        "likes tea\nhas a dog\nRome hello Paris\nno more: has a dog\nno more: Rome",
+        "likes tea\nhas a dog\nRome hello Paris\nno more: has a dog\nno more: Rome likes jam",
     ]
 
 
