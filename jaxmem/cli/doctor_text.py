@@ -7,7 +7,7 @@ from typing import Any
 from jaxmem import results
 from jaxmem.cli.doctor_cache import Breakpoints, Cache
 from jaxmem.common.table import text_table
-from jaxmem.prompts.doctor import Diagnosis, without_text
+from jaxmem.prompts.doctor import SMALL_SHARE, Diagnosis, without_text
 from jaxmem.prompts.findings import FIELD_SAID, HOW_SAID, REMEDY_SAID, Finding, Remedied
 from jaxmem.prompts.report_strips import shown_names
 from jaxmem.prompts.reuse import HOW
@@ -15,7 +15,6 @@ from jaxmem.prompts.rules import Rules
 from jaxmem.prompts.transcripts import Transcript, ttl_misses
 
 SHOWN_MARKS = 0.05  # of all prompt tokens: less than this is lost to breakpoints by chance
-SHOWN_SHARE = 0.001  # a finding that costs less of all prompt tokens is only counted
 
 
 def text(
@@ -69,10 +68,10 @@ def text(
     if placed:
         lines += ["", placed[0], *_wrapped(placed[1], "   do      ")]
     names = dict(zip(log.labels, shown_names(log, with_text)))
-    large = [f for f in diagnosis.findings if f.tokens >= SHOWN_SHARE * prompt]
+    large = [f for f in diagnosis.findings if f.tokens >= SMALL_SHARE * prompt]
     for number, finding in enumerate(large, 1):
         lines += ["", *_finding(number, finding, diagnosis, cache, names, with_text)]
-    small = [f for f in diagnosis.findings if f.tokens < SHOWN_SHARE * prompt]
+    small = [f for f in diagnosis.findings if f.tokens < SMALL_SHARE * prompt]
     if small:
         lost = sum(f.tokens for f in small)
         lines += ["", f"{_count(len(small), 'smaller break')}: {lost:,} tokens together"]

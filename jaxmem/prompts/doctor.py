@@ -20,6 +20,7 @@ from jaxmem.prompts.log import PromptLog
 from jaxmem.prompts.reuse import Reuse, reuse, served
 
 _Replay = Callable[[PromptLog], np.ndarray]  # reused tokens of each call
+SMALL_SHARE = 0.001  # of all prompt tokens: for less no remedy is tried
 _MOST_STEPS = 10
 _TOO_LITTLE = 0.002  # of all prompt tokens: the last steps together save more, or are left out
 
@@ -93,10 +94,14 @@ def diagnose(
     now = reuse(log, **cache)  # type: ignore[arg-type]  # one dict for arguments of several types
     replay: _Replay = partial(served, **cache)  # type: ignore[arg-type]
     known: dict[tuple[str, tuple[str, ...], tuple[str, ...]], Remedied] = {}
-    findings = []
+    findings, least = [], SMALL_SHARE * log.prompt_tokens.sum()
     for group in groups(now)[:limit]:
         found = finding_of(now, *group)
-        findings.append(advised(found, _tried(now, found, replay, known), log))
+        if found.tokens >= least:
+            found = advised(found, _tried(now, found, replay, known), log)
+        else:
+            found = found._replace(advice="none: too small for a remedy to be tried")
+        findings.append(found)
     plan = _plan(now, partial(reuse, **cache), replay, known)  # type: ignore[arg-type]
     recomputed = plan[-1].remedied.recomputed_tokens if plan else int(now.recomputed.sum())
     return Diagnosis(
@@ -143,7 +148,7 @@ def _plan(
     prompt = int(now.log.prompt_tokens.sum())
     for _ in range(_MOST_STEPS):
         group = next((g for g in groups(now) if g[:2] not in treated), None)
-        if group is None:
+        if group is None or group[3] < SMALL_SHARE * prompt:
             break
         treated.add(group[:2])
         found = finding_of(now, *group)
