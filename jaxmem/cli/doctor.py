@@ -14,7 +14,7 @@ import numpy as np
 from jaxmem.cli.arguments import positive_int, printable, rate, share
 from jaxmem.cli.doctor_cache import Cache, breakpoints
 from jaxmem.cli.doctor_text import document, marks_said, price_rows, text, transcripts
-from jaxmem.common import lookup, write_text
+from jaxmem.common import choice, lookup, write_text
 from jaxmem.prompts.doctor import diagnose, without_text
 from jaxmem.prompts.log import PromptLog
 from jaxmem.prompts.model_prices import model_price
@@ -107,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
             if file.exists() and file.samefile(args.html):
                 raise ValueError(f"--html: {args.html} is the log itself")
     encoder = token_encoder(args.tokenizer) if args.tokenizer is not None else None
-    scope = lookup({name: name for name in SCOPES}, args.scope, "scope")
+    scope = choice(SCOPES, args.scope, "scope")
     rules = None if args.rules is None else lookup(RULES, args.rules, "rules")
     with warnings.catch_warnings(record=True) as notices:
         warnings.simplefilter("always", UserWarning)

@@ -11,7 +11,7 @@ from jaxmem.common.intervals import (
     smaller_run,
 )
 from jaxmem.common.masked import masked_softmax, masked_top_k
-from jaxmem.common.names import lookup
+from jaxmem.common.names import choice, lookup
 from jaxmem.common.numbers import check_flag, check_number, check_size, is_given
 from jaxmem.common.progress import progress
 
@@ -20,6 +20,7 @@ __all__ = [
     "check_flag",
     "check_number",
     "check_size",
+    "choice",
     "clustered_bootstrap",
     "clustered_interval",
     "is_given",

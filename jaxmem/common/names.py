@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 T = TypeVar("T")
+S = TypeVar("S", bound=str)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -47,3 +48,21 @@ def lookup(table: Mapping[str, T], name: str, what: str) -> T:
         if key.lower() == name.lower():
             return value
     raise ValueError(f"unknown {what} {name!r}{nearest(name, table)}")
+
+
+def choice(names: Iterable[S], name: str, what: str) -> S:
+    """One of some names as it is spelt among them, or a `ValueError` that names the nearest.
+
+    Args:
+      names: what may be chosen.
+      name: what was typed, as in `lookup`.
+      what: what the name stands for, for the message.
+
+    Returns:
+      The name.
+
+    Raises:
+      ValueError: as `lookup`.
+    """
+    table: dict[str, S] = {known: known for known in names}
+    return lookup(table, name, what)

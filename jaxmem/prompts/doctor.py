@@ -20,6 +20,7 @@ from jaxmem.prompts.log import PromptLog
 from jaxmem.prompts.reuse import Reuse, reuse, served
 
 _Replay = Callable[[PromptLog], np.ndarray]  # reused tokens of each call
+_Known = dict[tuple[str, tuple[str, ...], tuple[str, ...]], Remedied]  # by name, labels, fields
 SMALL_SHARE = 0.001  # of all prompt tokens: for less no remedy is tried
 _MOST_STEPS = 10
 _TOO_LITTLE = 0.002  # of all prompt tokens: the last steps together save more, or are left out
@@ -93,7 +94,7 @@ def diagnose(
     }  # fmt: skip
     now = reuse(log, **cache)  # type: ignore[arg-type]  # one dict for arguments of several types
     replay: _Replay = partial(served, **cache)  # type: ignore[arg-type]
-    known: dict[tuple[str, tuple[str, ...], tuple[str, ...]], Remedied] = {}
+    known: _Known = {}
     findings, least = [], SMALL_SHARE * log.prompt_tokens.sum()
     for group in groups(now)[:limit]:
         found = finding_of(now, *group)
@@ -118,7 +119,7 @@ def _tried(
     now: Reuse,
     finding: Finding,
     replay: _Replay,
-    known: dict[tuple[str, tuple[str, ...], tuple[str, ...]], Remedied],
+    known: _Known,
 ) -> list[Remedied]:
     """Every remedy for a finding, replayed alone; `known` has those for the same segments."""
     tried = []
@@ -139,7 +140,7 @@ def _plan(
     now: Reuse,
     diagnosed: Callable[[PromptLog], Reuse],
     replay: _Replay,
-    known: dict[tuple[str, tuple[str, ...], tuple[str, ...]], Remedied],
+    known: _Known,
 ) -> tuple[Step, ...]:
     """Remedies for what breaks most, then for what breaks most after them, and so on."""
     steps: list[Step] = []

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxmem.prompts import remedies
-from jaxmem.prompts.log import KINDS, PromptLog, common_prefix
+from jaxmem.prompts.log import KINDS, PromptLog, common_ends, common_prefix
 from jaxmem.prompts.reuse import HOW, Reuse, in_common
 from jaxmem.prompts.volatile import differing_fields, field_at
 
@@ -212,8 +212,7 @@ def _excerpts(old: bytes, new: bytes, how: str) -> tuple[str, str]:
         new = b""
     begins = ends = 0
     if how in ("edited", "grown", "rewritten"):
-        begins = common_prefix(old, new)
-        ends = common_prefix(old[begins:][::-1], new[begins:][::-1])
+        begins, ends = common_ends(old, new)
     start = max(0, begins - 8)
     fields = [field_at(text, begins) for text in (old, new)]
     if all(fields):

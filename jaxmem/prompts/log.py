@@ -144,31 +144,6 @@ class PromptLog:
             return int(self.tokens[a])
         return int(common_prefix(self.units[a], self.units[b]) // self.encoder.unit_bytes)
 
-    def rebuilt(
-        self, calls: Iterable[Iterable[Segment]], source: Sequence[str] | None = None
-    ) -> "PromptLog":
-        """The same calls with other prompts.
-
-        Args:
-          calls: C lists of segments.
-          source: C places, those of this log by default.
-
-        Returns:
-          A log with this one's times, sessions and answers.
-        """
-        builder = LogBuilder(self.encoder)
-        for c, segments in enumerate(calls):
-            builder.call(
-                segments,
-                session=self.sessions[self.session[c]],
-                time_s=float(self.time_s[c]) if self.timed else None,
-                output_tokens=int(self.output_tokens[c]),
-                cached_tokens=int(self.cached_tokens[c]),
-                model=self.models[self.model[c]],
-                source=(source or self.source)[c],
-            )
-        return builder.build()
-
     def segments(self, call: int) -> list[Segment]:
         """The segments of one call.
 
@@ -353,3 +328,16 @@ def common_prefix(a: bytes, b: bytes) -> int:
             return stop - (differ.bit_length() + 7) // 8
         done, step = stop, step * 4
     return end
+
+
+def common_ends(a: bytes, b: bytes) -> tuple[int, int]:
+    """Lengths of the longest common beginning and, behind it, the longest common end.
+
+    Args:
+      a, b: the strings.
+
+    Returns:
+      Bytes; together no more than the shorter has.
+    """
+    begins = common_prefix(a, b)
+    return begins, common_prefix(a[begins:][::-1], b[begins:][::-1])

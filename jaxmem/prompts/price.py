@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxmem.common import check_number, lookup
+from jaxmem.common import check_number, choice, lookup
 from jaxmem.prompts.log import KINDS, PromptLog
 from jaxmem.prompts.reuse import reuse, served
 from jaxmem.prompts.rules import RULES, Rules
@@ -148,7 +148,7 @@ def _price(
 ) -> LogPrice:
     """As `price`; `caches` keeps by scope what does not depend on the rest of the rules."""
     rules = _rules(rules)
-    marks = lookup({name: name for name in MARKS}, marks, "choice of marks")
+    marks = choice(MARKS, marks, "choice of marks")
     for name, usd in (
         ("usd_per_million", usd_per_million),
         ("output_usd_per_million", output_usd_per_million),

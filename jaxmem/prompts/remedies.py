@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxmem.common import lookup
-from jaxmem.prompts.log import KINDS, LogBuilder, PromptLog, common_prefix
+from jaxmem.common import choice, lookup
+from jaxmem.prompts.log import KINDS, LogBuilder, PromptLog, common_ends
 from jaxmem.prompts.reuse import reuse
 from jaxmem.prompts.volatile import FIELDS, masked
 
@@ -114,7 +114,7 @@ def drop_volatile(
     Raises:
       ValueError: if the log has no such label.
     """
-    kinds = [lookup({name: name for name in FIELDS}, field, "field") for field in _several(fields)]
+    kinds = [choice(FIELDS, field, "field") for field in _several(fields)]
     chosen = _chosen(log, labels)
     pool = _Pool(log)
     new = np.arange(len(log.contents))
@@ -305,9 +305,7 @@ def _difference(log: PromptLog, pool: _Pool, old: int, new: int) -> int:
 
 def _like(a: bytes, b: bytes) -> bool:
     """Whether most of the shorter of two lines is at the ends of the other."""
-    begins = common_prefix(a, b)
-    ends = common_prefix(a[begins:][::-1], b[begins:][::-1])
-    return 2 * (begins + ends) > min(len(a), len(b))
+    return 2 * sum(common_ends(a, b)) > min(len(a), len(b))
 
 
 def _chosen(log: PromptLog, labels: Collection[str]) -> np.ndarray:

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxmem.common import check_number, check_size, lookup
+from jaxmem.common import check_number, check_size, choice
 from jaxmem.prefix_cache import BlockTrace, make_trace
-from jaxmem.prompts.log import PromptLog, common_prefix
+from jaxmem.prompts.log import PromptLog, common_ends, common_prefix
 from jaxmem.prompts.matching import Match, matches
 
 SCOPES = ("session", "all")
@@ -193,7 +193,7 @@ def _checked(
         raise ValueError("ttl_s: the log has no times, a time to live cannot apply")
     return _Limits(
         check_size("block_tokens", block_tokens),
-        lookup({name: name for name in SCOPES}, scope, "scope"),
+        choice(SCOPES, scope, "scope"),
         float(ttl_s),
         check_size("minimum_tokens", minimum_tokens, 0),
         check_size("tail_tokens", tail_tokens, 0),
@@ -307,8 +307,7 @@ def in_common(log: PromptLog, old: int, new: int) -> int:
     if not (log.units[old] and log.units[new]):
         return 0
     before, after = log.contents[old], log.contents[new]
-    begins = common_prefix(before, after)
-    ends = common_prefix(before[begins:][::-1], after[begins:][::-1])
+    begins, ends = common_ends(before, after)
     had = set(before.split(b"\n"))
     lines = sum(len(line) + 1 for line in after.split(b"\n") if line in had)
     same = min(max(begins + ends, lines), len(after))

@@ -5,7 +5,7 @@ import datetime
 import math
 from collections.abc import Mapping
 
-from jaxmem.common import check_flag, check_number, check_size, lookup
+from jaxmem.common import check_flag, check_number, check_size, choice
 from jaxmem.prompts.reuse import SCOPES
 
 WAYS = ("automatic", "breakpoints")
@@ -71,7 +71,7 @@ class Rules:
             an automatic cache whose entries a read does not renew.
         """
         for name, known, what in (("how", WAYS, "way of caching"), ("scope", SCOPES, "scope")):
-            value = lookup({word: word for word in known}, getattr(self, name), what)
+            value = choice(known, getattr(self, name), what)
             object.__setattr__(self, name, value)  # as spelt here, whatever the case
         check_size("granularity", self.granularity)
         check_size("minimum_tokens", self.minimum_tokens, 0)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 
-from jaxmem.common import check_size, lookup
+from jaxmem.common import check_size, choice
 
 SECTIONS = {
     "strategies": "STRATEGIES & INSIGHTS",
@@ -230,8 +230,8 @@ def render(playbook: Playbook, layout: str = "appended", counters: str = "none")
     Raises:
       ValueError: if a layout or a place of counters is unknown.
     """
-    layout = lookup(dict(zip(LAYOUTS, LAYOUTS)), layout, "layout")
-    counters = lookup(dict(zip(COUNTERS, COUNTERS)), counters, "place of counters")
+    layout = choice(LAYOUTS, layout, "layout")
+    counters = choice(COUNTERS, counters, "place of counters")
 
     def line(bullet: Bullet) -> str:
         marks = f"helpful={bullet.helpful} harmful={bullet.harmful}"

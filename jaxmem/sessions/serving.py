@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxmem.common import check_flag, check_number, lookup
+from jaxmem.common import check_flag, check_number, choice
 from jaxmem.results import Record
 from jaxmem.roofline import Accelerator, Constant, Measured, Model
 from jaxmem.roofline.cost import Efficiency, decode, prefill, throughput
@@ -82,7 +82,7 @@ def calls(
     Raises:
       ValueError: if the accounting is unknown.
     """
-    accounting = lookup(dict(zip(ACCOUNTINGS, ACCOUNTINGS)), accounting, "accounting")
+    accounting = choice(ACCOUNTINGS, accounting, "accounting")
     system, task, answer, reflection = (
         whole(x)
         for x in (settings.system_tokens, settings.task_tokens, settings.answer_tokens,

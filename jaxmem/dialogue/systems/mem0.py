@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxmem.common import check_flag, check_size, lookup
+from jaxmem.common import check_flag, check_size, choice
 from jaxmem.dialogue.conversation import Conversation
 from jaxmem.dialogue.questions import BEFORE, Questions
 from jaxmem.dialogue.reader import answer
@@ -121,7 +121,7 @@ def mem0g(
     Source: Chhikara et al. 2025, arXiv:2504.19413, section 2.2.
     """
     check_rates(rates)
-    policy = lookup({name: name for name in get_args(Policy)}, policy, "policy")
+    policy = choice(get_args(Policy), policy, "policy")
     check_size("count", count)
     check_flag("hop", hop)
     check_flag("rank_retired", rank_retired)
