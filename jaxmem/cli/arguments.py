@@ -19,18 +19,6 @@ _BYTES = {
 }
 
 
-def printable(text: str) -> str:
-    """A text that a terminal shows and does not obey.
-
-    Args:
-      text: what may come from a file; lines stay.
-
-    Returns:
-      The text with a dot for each control character and each mark of direction.
-    """
-    return "".join(c if c.isprintable() or c == "\n" else "·" for c in text)
-
-
 def positive_int(text: str) -> int:
     """A whole number of 1 to 10^15.
 

@@ -1,8 +1,6 @@
 """`jaxmem cache`: how much of a request trace a prefix cache serves, at every size."""
 
 import argparse
-import sys
-import warnings
 from typing import Any
 
 import numpy as np
@@ -10,6 +8,7 @@ import numpy as np
 from jaxmem import plots, results
 from jaxmem.cli import hardware
 from jaxmem.cli.arguments import memory_bytes, positive_int, rate
+from jaxmem.cli.terminal import notices
 from jaxmem.common.table import text_table
 from jaxmem.prefix_cache import (
     BlockDistances,
@@ -87,11 +86,8 @@ def run(args: argparse.Namespace) -> int:
     if model is None and (args.memory or args.tiers is not None):
         flag = "--memory" if args.memory else "--tiers"
         raise ValueError(f"{flag} needs --model NAME or --config FILE: a block has no size without")
-    with warnings.catch_warnings(record=True) as notices:
-        warnings.simplefilter("always", UserWarning)
+    with notices():
         trace = read_trace(args.trace, args.block_tokens)
-    for notice in notices:
-        print(f"jaxmem: notice: {notice.message}", file=sys.stderr)
     if args.ttl == 0:
         raise ValueError("--ttl: expected more than 0 seconds, got 0")
     ttl_s = np.inf if args.ttl is None else args.ttl

@@ -4,16 +4,16 @@ import argparse
 import dataclasses
 import math
 import sys
-import warnings
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from jaxmem.cli.arguments import positive_int, printable, rate, share
+from jaxmem.cli.arguments import positive_int, rate, share
 from jaxmem.cli.doctor_cache import Cache, breakpoints
 from jaxmem.cli.doctor_text import document, marks_said, price_rows, text, transcripts
+from jaxmem.cli.terminal import notices, printable
 from jaxmem.common import choice, lookup, write_text
 from jaxmem.prompts.doctor import diagnose, without_text
 from jaxmem.prompts.log import PromptLog
@@ -109,8 +109,7 @@ def run(args: argparse.Namespace) -> int:
     encoder = token_encoder(args.tokenizer) if args.tokenizer is not None else None
     scope = choice(SCOPES, args.scope, "scope")
     rules = None if args.rules is None else lookup(RULES, args.rules, "rules")
-    with warnings.catch_warnings(record=True) as notices:
-        warnings.simplefilter("always", UserWarning)
+    with notices():
         if _holds_transcripts(args.log):
             return _transcripts(args)
         log = read_log(args.log, encoder, args.session_key)
@@ -122,8 +121,6 @@ def run(args: argparse.Namespace) -> int:
             " NAME if another field tells sessions apart",
             file=sys.stderr,
         )
-    for notice in notices:
-        print(f"jaxmem: notice: {printable(str(notice.message))}", file=sys.stderr)
     cache = _cache(args, log, rules, scope)
     diagnosis = diagnose(
         log,

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import jaxmem
 from jaxmem.cli import cache, cost, demo, doctor
-from jaxmem.cli.arguments import printable
+from jaxmem.cli.terminal import printable
 
 COMMANDS = (demo, cost, cache, doctor)
 

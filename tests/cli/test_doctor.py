@@ -172,6 +172,14 @@ def test_transcripts_are_read_as_counters(
     assert "hold usage counters and no prompts" in out
     found = json.loads(run(capsys, path, "--json")[1])
     assert found["misses"]["expired"] == 1
+    with path.open("a") as file:
+        file.write('{"type": "assi')  # a session that is being written
+    code, _, err = run(capsys, path)
+    assert code == 0
+    assert err.count("jaxmem: notice: ") == err.count("\n") == 1
+    code, _, err = run(capsys, path, "--html", tmp_path / "page.html")
+    assert code == 2
+    assert "usage counters and no prompts" in err
 
 
 @pytest.mark.parametrize(

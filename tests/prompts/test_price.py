@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxmem.prompts import LogBuilder, PromptLog, Segment, reuse
-from jaxmem.prompts.model_prices import model_price
 from jaxmem.prompts.price import price, prices
 from jaxmem.prompts.rules import RULES, Rules
 from jaxmem.reference import prompt_price as reference
@@ -390,20 +389,6 @@ def test_bad_arguments() -> None:
         with pytest.raises(ValueError, match=message):
             dataclasses.replace(CLAUDE, **change)
     assert price(log, "OpenAI").rules.name == "openai"
-
-
-@pytest.mark.parametrize(
-    ("model", "usd"),
-    [
-        ("gpt-4o-mini", 0.15), ("openai/gpt-4o-mini-2024-07-18", 0.15), ("gpt-5.1", 1.25),
-        ("claude-sonnet-4-5-20250929", 3.0), ("anthropic/claude-sonnet-4.5", 3.0),
-        ("us.anthropic.claude-opus-4-1-20250805-v1:0", 15.0), ("claude-3-7-sonnet-latest", 3.0),
-        ("models/gemini-2.5-flash", 0.3), ("gpt-5.2", None), ("house-model", None), ("", None),
-    ],
-)  # fmt: skip
-def test_list_prices_by_name(model: str, usd: float | None) -> None:
-    found = model_price(model)
-    assert (found and found.input_usd_per_million) == usd
 
 
 def test_the_look_back_counts_content_blocks_not_their_parts() -> None:

@@ -2,8 +2,6 @@
 
 import gzip
 import json
-import sys
-import types
 import warnings
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,6 @@ import pytest
 from jaxmem.prompts import PromptLog
 from jaxmem.prompts.readers import read_log
 from jaxmem.prompts.rows import seconds
-from jaxmem.prompts.tokens import token_encoder
 
 TOOL = {"type": "function", "function": {"name": "get_weather", "parameters": {"b": 1, "a": 2}}}
 CHAT = {
@@ -412,33 +409,6 @@ def test_one_long_line(tmp_path: Path) -> None:
     text = "word " * 400_000
     log = read(tmp_path / "a.jsonl", {"messages": [{"role": "user", "content": text}]})
     assert log.prompt_tokens.tolist() == [500_002]
-
-
-def test_a_tokenizer_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(ValueError, match=r"pip install jaxmem\[lm\]"):
-        token_encoder(tmp_path / "tokenizer.json")
-
-    class Words:
-        @staticmethod
-        def from_file(path: str) -> "Words":
-            if not Path(path).is_file():
-                raise Exception("No such file")
-            return Words()
-
-        def encode(self, text: str, add_special_tokens: bool) -> types.SimpleNamespace:
-            assert not add_special_tokens
-            return types.SimpleNamespace(ids=[len(word) for word in text.split()])
-
-    monkeypatch.setitem(sys.modules, "tokenizers", types.SimpleNamespace(Tokenizer=Words))
-    with pytest.raises(ValueError, match=r"tokenizer\.json: expected a tokenizer\.json: No such"):
-        token_encoder(tmp_path)
-    write(tmp_path / "tokenizer.json", "{}")
-    encoder = token_encoder(tmp_path)
-    assert encoder.encode(b"a bcd") == b"\x01\0\0\0\x03\0\0\0"
-    path = write(tmp_path / "a.jsonl", {"input": "five words in one line", "ts": 1, "output": "x"})
-    log = read_log(path, encoder)
-    assert (log.prompt_tokens.tolist(), log.output_tokens.tolist()) == ([5], [1])
 
 
 @pytest.mark.parametrize("agent", ["taubench", "magagent", "miniswe"])
