@@ -144,22 +144,26 @@ def _plan(
 ) -> tuple[Step, ...]:
     """Remedies for what breaks most, then for what breaks most after them, and so on."""
     steps: list[Step] = []
-    treated: set[tuple[str, str]] = set()
+    mended: set[str] = set()  # a segment is laid out otherwise once
+    hopeless: set[tuple[str, str]] = set()
     start = int(now.recomputed.sum())
     prompt = int(now.log.prompt_tokens.sum())
     for _ in range(_MOST_STEPS):
-        group = next((g for g in groups(now) if g[:2] not in treated), None)
+        left = (g for g in groups(now) if g[0] not in mended and g[:2] not in hopeless)
+        group = next(left, None)
         if group is None or group[3] < SMALL_SHARE * prompt:
             break
-        treated.add(group[:2])
         found = finding_of(now, *group)
         found = advised(found, _tried(now, found, replay, known), now.log)
         if found.remedies:
+            mended.add(found.label)
             steps.append(Step(found.label, found.remedies[0]))
             now, known = diagnosed(found.remedies[0].log), {}
-    left = [start, *(step.remedied.recomputed_tokens for step in steps)]
-    enough = min(left) + _TOO_LITTLE * prompt
-    return tuple(steps[: next(n for n, tokens in enumerate(left) if tokens <= enough)])
+        else:
+            hopeless.add(group[:2])
+    tokens_left = [start, *(step.remedied.recomputed_tokens for step in steps)]
+    enough = min(tokens_left) + _TOO_LITTLE * prompt
+    return tuple(steps[: next(n for n, tokens in enumerate(tokens_left) if tokens <= enough)])
 
 
 def without_text(diagnosis: Diagnosis) -> Diagnosis:

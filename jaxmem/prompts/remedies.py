@@ -1,8 +1,8 @@
 """Remedies: the same calls with their prompts laid out otherwise, log to log.
 
 They are also the layouts of `jaxmem.sessions`. A call follows its reference, the earlier call that
-shares most with it; what waits, waits until a compaction: a call whose other segments no longer
-extend those of its reference, so that the prefix breaks anyway.
+shares most with it; what waits, waits until a compaction: a call whose other segments keep less
+than three quarters of its reference's as their beginning, so that the prefix breaks anyway.
 """
 
 import dataclasses
@@ -234,9 +234,9 @@ def _frozen(log: PromptLog, labels: Collection[str], notes: bool) -> PromptLog:
     content, like = [], []
     for call, (row, rest, group) in enumerate(zip(rows, others, groups)):
         before = int(base.reference[call])
-        compacted = before < 0 or base.broken[call] > 0
-        # Another agent, or a new beginning: less than half of the reference is left.
-        compacted = compacted or 2 * base.shared[call] < base.log.prompt_tokens[before]
+        # A quarter of what the reference held or more is no prefix any longer: an eviction, or
+        # another agent. Less is a tail that changes, such as a task behind the history.
+        compacted = before < 0 or 4 * base.shared[call] < 3 * base.log.prompt_tokens[before]
         if compacted or not len(group) or not len(groups[before]):
             state = _Shown(group, ())
         else:

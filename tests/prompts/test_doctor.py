@@ -123,6 +123,23 @@ def test_a_plan_goes_on_behind_a_remedy_that_saves_nothing_alone() -> None:
     assert found.reused_share == pytest.approx((50 + finding.tokens) / prompt)
 
 
+def test_a_plan_lays_out_a_segment_once() -> None:
+    builder, history = LogBuilder(), []
+    for n in range(30):
+        history.append(Segment("turn", "history", b"user\nsomething %d to say " % n * 20))
+        facts = b"".join(b"fact %d\n" % k for k in range(n // 3))
+        memory = b"<memory>\nWritten at 10:%02d\n" % n + facts + b"</memory>\n"
+        other = b"<notes>\n" + b"note %d\n" % (n // 5) * 3
+        builder.call([Segment("memory", "memory", memory), Segment("notes", "memory", other),
+                      *history])  # fmt: skip
+    found = diagnose(builder.build())
+    labels = [step.label for step in found.plan]
+    assert len(labels) == len(set(labels)) >= 1
+    assert found.reused_share > 0.7 > 0.1 > found.reuse.share
+    best = max(f.remedies[0].saved_tokens for f in found.findings if f.remedies)
+    assert found.avoidable_tokens >= 0.95 * best
+
+
 def test_a_text_written_anew_each_time() -> None:
     builder = LogBuilder()
     for n in range(4):
