@@ -80,6 +80,11 @@ def test_lines_that_change_move_last() -> None:
     assert reuse(log).recomputed[1] <= 4  # the line
 
 
+def test_a_task_that_changes_behind_the_history_is_no_compaction() -> None:
+    log = log_of("S M1 H1 H2 H3 T1 T9", "S M2 H1 H2 H3 T2 T9", "S M3 H1 H2 H3 H4 T3 T9")
+    assert [prompt[:4] for prompt in shown(freeze(log, "M"))] == ["S M1"] * 3
+
+
 def test_sorted_tools_stand_where_they_stood() -> None:
     log = log_of("S T2 T1 H1", "S T1 T2 H1 H2")
     assert shown(sort_tools(log)) == ["S T1 T2 H1", "S T1 T2 H1 H2"]
