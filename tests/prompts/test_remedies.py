@@ -81,7 +81,8 @@ def test_lines_that_change_move_last() -> None:
 
 
 def test_a_task_that_changes_behind_the_history_is_no_compaction() -> None:
-    log = log_of("S M1 H1 H2 H3 T1 T9", "S M2 H1 H2 H3 T2 T9", "S M3 H1 H2 H3 H4 T3 T9")
+    history = "H1 H2 H3 H4 H5 H6"
+    log = log_of(f"S M1 {history} T1 T9", f"S M2 {history} T2 T9", f"S M3 {history} H7 T3 T9")
     assert [prompt[:4] for prompt in shown(freeze(log, "M"))] == ["S M1"] * 3
 
 
