@@ -54,6 +54,10 @@ def cartridge(
     )
 
 
+def positioned(*shape: int) -> Cartridge:
+    return dataclasses.replace(cartridge(), positions=jnp.zeros(shape, jnp.int32))
+
+
 def questions(shape: tuple[int, ...] = (7,)) -> jax.Array:
     return jax.random.normal(jax.random.key(9), (*shape, 8))
 
@@ -163,6 +167,24 @@ def test_pad_and_compose_with_layers_and_heads_in_front(extras: bool) -> None:
         np.testing.assert_allclose(found.output, at(first).read(query).output, rtol=1e-5, atol=1e-6)
         one, wanted = at(both).read(query), compose(at(first), at(second)).read(query)
         np.testing.assert_allclose(one.output, wanted.output, rtol=1e-5, atol=1e-6)
+
+
+def test_positions_of_every_layer_and_head_beside_positions_of_slots() -> None:
+    lead = (2, 3)
+    first, second = (cartridge(seed, 6 - seed, lead, extras=True) for seed in (0, 1))
+    each = jnp.arange(2 * 3 * 6).reshape(2, 3, 6)
+    own = dataclasses.replace(first, positions=each)
+    assert pad(own, 8).positions.shape == (2, 3, 8)
+    np.testing.assert_array_equal(pad(own, 8).positions[..., :6], each)
+    there = jnp.broadcast_to(jnp.arange(5), (2, 3, 5))
+    for both, wanted in (
+        (compose(own, second), (each, there)),
+        (compose(second, own), (there, each)),
+        (compose(own, own, drop_sinks=False), (each, each)),
+        (compose(own, own), (each, each[..., 1:])),  # the frozen slot is the same one
+    ):
+        np.testing.assert_array_equal(both.positions, jnp.concatenate(wanted, axis=-1))
+    assert compose(first, second).positions.shape == (11,)
 
 
 @pytest.mark.parametrize("extras", [False, True])
@@ -339,9 +361,11 @@ def with_nan(part: str) -> Document:
         (lambda: compose(cartridge(), whole(document(6, 8, 4), 2.0)), "equal dims"),
         (lambda: compose(cartridge(), cartridge(lead=(2,))), "equal dims"),
         (lambda: compose(cartridge(), cartridge(extras=True)), "all cartridges with positions or"),
+        (lambda: compose(positioned(5), positioned(6)), "expected positions (6,), got (5,)"),
+        (lambda: compose(positioned(6), positioned(6, 6)), "expected positions (6,), got (6, 6)"),
         (lambda: attention_shares([], questions()), "at least one read"),
     ],
-    ids=range(20),
+    ids=range(22),
 )
 def test_refusals_say_what_was_expected(make: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)) as caught:

@@ -21,7 +21,7 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from jaxmem.recall.cartridges.cartridge import Cartridge
-from jaxmem.recall.cartridges.files import load_cartridge, save_cartridge
+from jaxmem.recall.cartridges.files import load_cartridge, read_header, save_cartridge
 
 FLOATS = [np.float32, np.float16, ml_dtypes.bfloat16]
 ARRAYS = ("keys", "values", "bias", "mask", "positions")
@@ -97,7 +97,13 @@ def cartridges(draw: st.DrawFn) -> Cartridge:
         draw(st.floats(allow_nan=False, allow_infinity=False)),
         bias=floats(*lead, slots) if draw(st.booleans()) else None,
         mask=maybe(hnp.arrays(bool, (*lead, slots))),
-        positions=maybe(hnp.arrays(np.int32, slots, elements=st.integers(0, 2**31 - 1))),
+        positions=maybe(
+            hnp.arrays(
+                np.int32,
+                (*draw(st.sampled_from([(), lead])), slots),
+                elements=st.integers(0, 2**31 - 1),
+            )
+        ),
         first_question=maybe(st.integers(0, 2**31 - 1)),
         frozen=draw(st.integers(0, slots)),
     )
@@ -184,6 +190,33 @@ def test_the_example_of_this_file_loads(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.mask, [True, False])
     np.testing.assert_array_equal(found.positions, [3, 4])
     assert (found.first_question, strings) == (9, {"a": "b"})
+
+
+def test_headers_are_read_without_the_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "c"
+    path.write_bytes(pack(edited(**EXTRAS, meta_first_question="9", meta_a="b"), DATA + EXTRA_DATA))
+    shapes, types, fields, metadata = read_header(path)
+    assert shapes == {
+        "keys": (2, 3),
+        "values": (2, 1),
+        "bias": (2,),
+        "positions": (2,),
+        "mask": (2,),
+    }
+    assert (types["keys"], types["mask"]) == ("F32", "BOOL")
+    assert fields == {"scale": 20.0, "frozen": 1, "first_question": 9}
+    assert metadata == {"a": "b"}
+    path.write_bytes(pack(HEADER, DATA[:-1]))
+    with pytest.raises(ValueError, match="side by side"):
+        read_header(path)
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 5), (2, 5), (5, 3), (2, 3, 5, 1), (3, 2, 5)])
+def test_positions_are_of_slots_or_of_all_there_is(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    keys = np.ones((2, 3, 5, 4), np.float32)
+    made = Cartridge(keys, keys, positions=np.zeros(shape, np.int32))
+    with pytest.raises(ValueError, match=r"positions \(5,\) or \(2, 3, 5\) beside keys"):
+        save_cartridge(tmp_path / "c", made)
 
 
 def doubled(name: str) -> bytes:

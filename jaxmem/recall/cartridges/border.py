@@ -57,6 +57,10 @@ def check_cartridge(cartridge: "Cartridge") -> None:
         part = getattr(cartridge, name)
         if part is not None and part.shape != keys[:-1]:
             raise ValueError(f"expected {name} {keys[:-1]}, got {part.shape}")
+    positions = cartridge.positions
+    if positions is not None and np.shape(positions) not in (keys[-2:-1], keys[:-1]):
+        shapes = " or ".join(str(shape) for shape in dict.fromkeys((keys[-2:-1], keys[:-1])))
+        raise ValueError(f"expected positions {shapes}, got {np.shape(positions)}")
     if cartridge.mask is not None and cartridge.mask.dtype != bool:
         raise ValueError(f"expected a boolean mask, got {cartridge.mask.dtype}")
     for name in ("keys", "values", "bias"):

@@ -38,7 +38,8 @@ class Cartridge:
       scale: inverse temperature of the attention that reads it.
       bias: [..., P] added to the logits, or None.
       mask: [..., P] True where a slot counts, or None if all do.
-      positions: [P] the position each key was rotated to, or None.
+      positions: [P], or [..., P] if the axes in front differ: the position each key was rotated
+        to, or None.
       first_question: position of the first token after it, or None.
       frozen: how many leading slots no training may change (attention sinks).
     """
@@ -204,6 +205,10 @@ def compose(first: Cartridge, *others: Cartridge, drop_sinks: bool = True) -> Ca
         return jnp.concatenate(everywhere, axis=-1)
 
     positions = [part.positions for part in parts if part.positions is not None]
+    if len({array.ndim for array in positions}) > 1:  # some have them for every layer and head
+        positions = [
+            jnp.broadcast_to(array, part.keys.shape[:-1]) for array, part in zip(positions, parts)
+        ]
     questions = [part.first_question for part in parts if part.first_question is not None]
     return dataclasses.replace(
         first,

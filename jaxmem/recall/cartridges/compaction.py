@@ -96,9 +96,9 @@ def attention_matching(
       slots: P, at most N.
       queries: [Q, K] reference questions.
       scale: inverse temperature.
-      select: which keys are kept: "attention" (those of `evict`) or "omp" (orthogonal matching
-        pursuit: one at a time the key that takes most off |A w - 1|^2, w fitted again after
-        each).
+      select: which keys are kept: "attention" (those of `evict`), "peak" (largest attention of
+        any question) or "omp" (orthogonal matching pursuit: one at a time the key that takes
+        most off |A w - 1|^2, w fitted again after each).
       ridge: r, relative to the sum of squares of A and of B; never less than 8 rounding units.
 
     Returns:
@@ -112,10 +112,10 @@ def attention_matching(
     """
     _check(document, slots, queries)
     scale = fixed_scale(scale)
-    chosen_by = lookup(_SELECTIONS, select, "selection of keys")
+    chosen_by = lookup(SELECTIONS, select, "selection of keys")
     check_number("ridge", ridge)
-    keys, bias, values = _match(document, queries, scale, ridge, slots, chosen_by)
-    return Cartridge(keys, values, scale, bias)
+    chosen, bias, values = match(document, queries, scale, ridge, slots, chosen_by)
+    return Cartridge(document.keys[chosen], values, scale, bias)
 
 
 def nonnegative_least_squares(
@@ -145,7 +145,7 @@ def nonnegative_least_squares(
 
 
 @partial(jax.jit, static_argnames=("slots", "chosen_by"))
-def _match(
+def match(
     document: Document,
     queries: Array,
     scale: ArrayLike,
@@ -153,6 +153,17 @@ def _match(
     slots: int,
     chosen_by: Callable[[Array, int, ArrayLike], Array],
 ) -> tuple[Array, Array, Array]:
+    """`attention_matching` without its checks, for many heads at once by vmap.
+
+    Args:
+      document: keys [N, K] and values [N, V].
+      queries: [Q, K].
+      scale, ridge, slots: see `attention_matching`.
+      chosen_by: one of `SELECTIONS`.
+
+    Returns:
+      Numbers of the kept keys [P] (ascending), biases [P] and values [P, V].
+    """
     keys, old, queries = (_at_least_single(part) for part in (*document, queries))
     with jax.default_matmul_precision("highest"):  # normal equations square the rounding
         shares = jax.nn.softmax(slot_logits(queries, keys, scale), axis=-1)  # [Q, N]
@@ -164,7 +175,7 @@ def _match(
         missing = shares @ old - compact @ old[chosen]  # [Q, V]
         gram, moment = _normal_equations(compact, missing, ridge)
         values = old[chosen] + cho_solve(cho_factor(gram, lower=True), moment)  # U [P, V]
-    return document.keys[chosen], bias, values.astype(document.values.dtype)
+    return chosen, bias, values.astype(document.values.dtype)
 
 
 def _at_least_single(array: Array) -> Array:
@@ -174,6 +185,11 @@ def _at_least_single(array: Array) -> Array:
 def _most_attended(shares: Array, slots: int, ridge: ArrayLike) -> Array:
     """Indices [P] of the columns of shares [Q, N] with the largest sums, ascending."""
     return jnp.sort(jax.lax.top_k(jnp.sum(shares, axis=0), slots)[1])
+
+
+def _peaks(shares: Array, slots: int, ridge: ArrayLike) -> Array:
+    """Indices [P] of the columns of shares [Q, N] with the largest single share, ascending."""
+    return jnp.sort(jax.lax.top_k(jnp.max(shares, axis=0), slots)[1])
 
 
 def _pursuit(shares: Array, slots: int, ridge: ArrayLike) -> Array:
@@ -205,7 +221,8 @@ def _pursuit(shares: Array, slots: int, ridge: ArrayLike) -> Array:
     return jnp.sort(jax.lax.fori_loop(0, slots, add, start)[0])
 
 
-_SELECTIONS = {"attention": _most_attended, "omp": _pursuit}
+SELECTIONS = {"attention": _most_attended, "peak": _peaks, "omp": _pursuit}
+"""Ways to choose keys: shares [Q, N], slots and ridge to the indices [P]."""
 
 
 def _normal_equations(matrix: Array, target: Array, ridge: ArrayLike) -> tuple[Array, Array]:

@@ -1,0 +1,189 @@
+"""Smaller caches without gradient descent: what to keep, by what questions look at."""
+
+import dataclasses
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxmem.common import check_number, check_size, lookup
+from jaxmem.lm.cartridges.prefix import first_question, take
+from jaxmem.lm.cartridges.rows import Rows
+from jaxmem.lm.config import Config
+from jaxmem.lm.decoder import queries
+from jaxmem.lm.parameters import Params
+from jaxmem.recall.attention import slot_logits
+from jaxmem.recall.cartridges import Cartridge
+from jaxmem.recall.cartridges.compaction import SELECTIONS, match
+from jaxmem.recall.facts import Document
+
+
+def reference_queries(
+    params: Params,
+    config: Config,
+    rows: Rows,
+    whole: Cartridge,
+    count: int = 1024,
+    batch: int = 8,
+    seed: int = 0,
+) -> Array:
+    """With what tokens of reference rows ask each layer and head, the document in context.
+
+    Args:
+      params, config: the model.
+      rows: [R, T] questions and answers.
+      whole: the document's whole prefix.
+      count: tokens that are drawn, or all there are.
+      batch: rows at once.
+      seed: of the draw.
+
+    Returns:
+      [L, G, Q, K], the query heads of a group one after another.
+    """
+    order = np.random.default_rng(seed).permutation(len(rows.ids))
+    parts, there = [], 0
+    for start in range(0, len(order), batch):
+        some = order[start : start + batch]
+        some = np.resize(some, batch) if len(some) < batch and start == 0 else some
+        if len(some) < batch:
+            break
+        part = Rows(*(array[some] for array in rows))
+        found = _queries(params, config, part, whole, first_question(whole))
+        found = found.reshape(config.layers, -1, *found.shape[3:])
+        real = np.flatnonzero(part.segments.reshape(-1) >= 0)
+        parts.append(found[:, real])
+        there += len(real)
+        if there >= count:
+            break
+    asked = jnp.concatenate(parts, axis=1)[:, :count]  # [L, Q, G, R, K]
+    asked = jnp.moveaxis(asked, 2, 1)  # [L, G, Q, R, K]
+    return asked.reshape(*asked.shape[:2], -1, config.head_dim)
+
+
+@partial(jax.jit, static_argnames="config")
+def _queries(params: Params, config: Config, rows: Rows, whole: Cartridge, first: int) -> Array:
+    return queries(params, config, rows.ids, first + rows.offsets, rows.segments, whole)
+
+
+def evict(whole: Cartridge, slots: int, asked: Array, select: str = "peak") -> Cartridge:
+    """The tokens of each layer and head that reference questions look at; the others are dropped.
+
+    Args:
+      whole: the document's whole prefix, N slots.
+      slots: P, at most N.
+      asked: [L, G, Q, K] from `reference_queries`.
+      select: "attention" (largest sum of attention) or "peak" (largest attention of any).
+
+    Returns:
+      P slots at their own positions, the first token among them, frozen.
+
+    Raises:
+      ValueError: if there is no slot, more slots than tokens, or no such selection.
+
+    Source: Zhang et al. 2023 (H2O), arXiv:2306.14048; Li et al. 2024 (SnapKV), arXiv:2404.14469.
+    """
+    _check(whole, slots, asked)
+    lookup(SELECTIONS, select, "selection of keys")
+    return take(whole, _chosen(whole.keys, asked, whole.scale, slots, select))
+
+
+def attention_matching(
+    whole: Cartridge,
+    slots: int,
+    asked: Array,
+    *,
+    select: str = "peak",
+    ridge: ArrayLike = 1e-6,
+) -> Cartridge:
+    """Keys of the document with biases and values that imitate its attention, head by head.
+
+    See `jaxmem.recall.cartridges.attention_matching` for the two fits.
+
+    Args:
+      whole: the document's whole prefix, N slots.
+      slots: P, at most N.
+      asked: [L, G, Q, K] from `reference_queries`.
+      select: which keys are kept: "attention", "peak" or "omp".
+      ridge: of both fits.
+
+    Returns:
+      P slots with a bias, at their own positions, the first token among them, frozen.
+
+    Raises:
+      ValueError: as `evict`, or if the ridge is negative.
+
+    Source: Attention Matching, arXiv:2602.16284.
+    """
+    _check(whole, slots, asked)
+    lookup(SELECTIONS, select, "selection of keys")
+    check_number("ridge", ridge)
+    chosen, bias, values = _match(
+        whole.keys, whole.values, asked, whole.scale, ridge, slots, select
+    )
+    return dataclasses.replace(take(whole, chosen), bias=bias, values=values)
+
+
+@partial(jax.jit, static_argnames=("slots", "select"))
+def _chosen(keys: Array, asked: Array, scale: ArrayLike, slots: int, select: str) -> Array:
+    def head(parts: tuple[Array, Array]) -> Array:
+        shares = jax.nn.softmax(slot_logits(parts[1], parts[0], scale), axis=-1)
+        return _with_first(select)(shares, slots, 1e-6)
+
+    return jax.lax.map(head, _heads((keys, asked))).reshape(*keys.shape[:2], slots)
+
+
+@partial(jax.jit, static_argnames=("slots", "select"))
+def _match(
+    keys: Array,
+    values: Array,
+    asked: Array,
+    scale: ArrayLike,
+    ridge: ArrayLike,
+    slots: int,
+    select: str,
+) -> tuple[Array, Array, Array]:
+    chosen_by = _with_first(select)
+
+    def head(parts: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        document = Document(*parts[:2])
+        return match(document, parts[2], scale, ridge, slots, chosen_by)
+
+    found = jax.lax.map(head, _heads((keys, values, asked)))
+    chosen, bias, made = (part.reshape(*keys.shape[:2], *part.shape[1:]) for part in found)
+    return chosen, bias, made
+
+
+def _heads(arrays: tuple[Array, ...]) -> tuple[Array, ...]:
+    """Arrays [L, G, ...] as [L G, ...]."""
+    return tuple(array.reshape(-1, *array.shape[2:]) for array in arrays)
+
+
+class _with_first:
+    """A selection that always holds token 0, the sink; equal ones are one static argument."""
+
+    def __init__(self, select: str) -> None:
+        self.select = select
+
+    def __call__(self, shares: Array, slots: int, ridge: ArrayLike) -> Array:
+        certain = shares.at[:, 0].set(jnp.max(shares, axis=1) + 1.0)
+        return SELECTIONS[self.select](certain if self.select != "omp" else shares, slots, ridge)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _with_first) and other.select == self.select
+
+    def __hash__(self) -> int:
+        return hash(self.select)
+
+
+def _check(whole: Cartridge, slots: int, asked: Array) -> None:
+    tokens = whole.slots
+    if check_size("slots", slots) > tokens:
+        raise ValueError(f"expected at most as many slots as tokens, {tokens}, got {slots}")
+    wanted = (*whole.keys.shape[:2], whole.keys.shape[-1])
+    if asked.ndim != 4 or (*asked.shape[:2], asked.shape[-1]) != wanted or not asked.shape[2]:
+        raise ValueError(
+            f"expected questions [{wanted[0]}, {wanted[1]}, Q, {wanted[2]}], got {asked.shape}"
+        )

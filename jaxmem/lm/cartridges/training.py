@@ -1,0 +1,546 @@
+"""Training a cartridge of a language model: context distillation, or next tokens of the text.
+
+  Z <- argmin_Z  E_rows mean_i KL( F(. | document, x_<i) || F_Z(. | x_<i) )
+
+The model is frozen; only the slots change, all but the first few, which are the sink.
+"""
+
+import dataclasses
+import enum
+import math
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+
+from jaxmem.common import check_number, check_size
+from jaxmem.lm.cartridges.fit import check_fit
+from jaxmem.lm.cartridges.prefix import first_question
+from jaxmem.lm.cartridges.rows import Places, Rows, most_places, places
+from jaxmem.lm.cartridges.teacher import take_rows
+from jaxmem.lm.config import Config
+from jaxmem.lm.decoder import hidden_states
+from jaxmem.lm.divergence import BLOCK, Lesson, mean_kl
+from jaxmem.lm.parameters import Params
+from jaxmem.recall.cartridges import Cartridge
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """How a cartridge is trained.
+
+    Attributes:
+      steps: of the optimiser.
+      batch: rows a step.
+      learning_rate: of Adam, in units of each layer's root mean square key or value.
+      warm_up: share of the steps over which the rate rises.
+      floor: share of the rate that is left at the end; 1 for a constant rate.
+      clip: largest norm of a gradient, or None.
+      keys, values, bias: which parts are trained; a bias that is not there is made.
+      evaluate: times that held-out rows are looked at; the best of these moments is kept.
+      remat: whether memory is saved by computing everything twice.
+    """
+
+    steps: int = 100
+    batch: int = 8
+    learning_rate: float = 0.02
+    warm_up: float = 0.05
+    floor: float = 0.05
+    clip: float | None = 1.0
+    keys: bool = True
+    values: bool = True
+    bias: bool = False
+    evaluate: int = 4
+    remat: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch", "evaluate"):
+            check_size(name, getattr(self, name))
+        for name, high in (("learning_rate", 10.0), ("warm_up", 1.0), ("floor", 1.0)):
+            check_number(name, getattr(self, name), 0.0, high, scalar=True)
+        if self.clip is not None:
+            check_number("clip", self.clip, 1e-12, scalar=True)
+        if not (self.keys or self.values or self.bias):
+            raise ValueError("expected keys, values or bias to be trained, got none of them")
+
+    def rate(self, step: int) -> float:
+        """The learning rate of a step: warm-up and cosine decay.
+
+        Args:
+          step: steps done.
+
+        Returns:
+          The rate.
+        """
+        rise = max(1.0, self.warm_up * self.steps)
+        done = min(max((step - rise) / max(1.0, self.steps - rise), 0.0), 1.0)
+        decay = self.floor + (1.0 - self.floor) * 0.5 * (1.0 + math.cos(math.pi * done))
+        return self.learning_rate * min((step + 1.0) / rise, 1.0) * decay
+
+    @property
+    def kind(self) -> "Recipe":
+        """The recipe without what changes no program: equal kinds share a compiled step."""
+        return dataclasses.replace(
+            self, steps=1, batch=1, learning_rate=0.0, warm_up=0.0, floor=0.0, evaluate=1
+        )
+
+
+Adapters = dict[str, tuple[Array, Array]]
+"""LoRA: W + A B for some of the layers' products, pairs ([L, I, r], [L, r, O]) by name."""
+
+
+class Slots(NamedTuple):
+    """What is trained: the slots of a cartridge, or low-rank changes of the model's products.
+
+    keys: [L, G, P, K] or None.
+    values: [L, G, P, K] or None.
+    bias: [L, G, P] or None.
+    adapters: see `Adapters`, or None.
+    """
+
+    keys: Array | None
+    values: Array | None
+    bias: Array | None
+    adapters: Adapters | None = None
+
+
+class Moment(NamedTuple):
+    """A look at a run.
+
+    step: steps done.
+    loss: mean KL of the steps since the last look, nats a token.
+    held_out: KL on rows held out, NaN where there are none.
+    seconds: since the start, of all sessions of the run together.
+    tokens_s: tokens of rows trained on a second, since the last look.
+    """
+
+    step: int
+    loss: float
+    held_out: float
+    seconds: float
+    tokens_s: float
+
+
+class State(NamedTuple):
+    """All that a run needs to go on.
+
+    slots: as they are now.
+    optimizer: the optimiser's state.
+    best: the slots that were best on held-out rows so far.
+    history: looks at the run, the first before its first step.
+    """
+
+    slots: Slots
+    optimizer: Any
+    best: Slots
+    history: tuple[Moment, ...]
+
+
+class Status(enum.Enum):
+    """How a run ended: fine, worse on held-out rows than at its start, or not finite."""
+
+    OK = "ok"
+    WORSE = "worse than its start"
+    NOT_FINITE = "not finite"
+
+
+class Trained(NamedTuple):
+    """What training gives.
+
+    cartridge: the best on held-out rows, or the last one where there are none; None if there
+      was none to train.
+    slots: the trained numbers themselves, adapters among them (see `student`).
+    history: looks at the run.
+    status: how it ended.
+    """
+
+    cartridge: Cartridge | None
+    slots: Slots
+    history: tuple[Moment, ...]
+    status: Status
+
+
+class Course(NamedTuple):
+    """Rows and what the teacher says of them.
+
+    rows: [R, T].
+    lesson: ids and log_probs [R, T, k], or hidden [R, T, D].
+    """
+
+    rows: Rows
+    lesson: Lesson
+
+
+def train(
+    params: Params,
+    config: Config,
+    cartridge: Cartridge | None,
+    course: Course,
+    recipe: Recipe,
+    *,
+    adapters: Adapters | None = None,
+    seed: int = 0,
+    held_out: Course | None = None,
+    state: State | None = None,
+    report: Callable[[State], None] | None = None,
+) -> Trained:
+    """Train the slots of a cartridge, or adapters without one.
+
+    Args:
+      params, config: the model, which stays as it is.
+      cartridge: to start from; its first `frozen` slots stay too. None: adapters alone.
+      course: what to learn from; rows are drawn in a new order each time all were seen.
+      recipe: steps, rates and what is trained.
+      adapters: from `lora`, trained too.
+      seed: of the order of the rows.
+      held_out: rows that choose the best moment, not trained on.
+      state: of a run that was interrupted, with the same other arguments, to go on.
+      report: called with the state at each look, to save it or show progress.
+
+    Returns:
+      The cartridge, with the run's history.
+
+    Raises:
+      ValueError: if the cartridge does not fit the model, or the lesson the rows, or there is
+        nothing to train.
+    """
+    _check(config, cartridge, course)
+    first = first_question(cartridge)
+    start = _start(cartridge, adapters, recipe)
+    units = _units(start)
+    if state is None:
+        state = State(start, _adam(recipe).init(start), start, ())
+        state = _look(state, 0, float("nan"), 0.0, 0.0, params, config, cartridge, held_out, recipe)
+        if report:
+            report(state)
+    room = most_places(course.rows.targets, recipe.batch, BLOCK)
+    done = state.history[-1].step
+    looks = sorted({-(-recipe.steps * (i + 1) // recipe.evaluate) for i in range(recipe.evaluate)})
+    for last in (look for look in looks if look > done):
+        began, losses, tokens = time.monotonic(), [], 0
+        slots, optimizer = state.slots, state.optimizer
+        for step, numbers in _batches(len(course.rows.ids), recipe.batch, seed, done, last):
+            rows, lesson, there = batch_of(course, numbers, recipe.batch, room)
+            slots, optimizer, loss = _step(
+                params,
+                config,
+                recipe.kind,
+                slots,
+                optimizer,
+                units,
+                cartridge,
+                rows,
+                lesson,
+                there,
+                first,
+                recipe.rate(step),
+            )
+            losses.append(loss)
+            tokens += int((rows.segments >= 0).sum())
+        mean = float(jnp.mean(jnp.stack(losses)))
+        spent = time.monotonic() - began
+        state = State(slots, optimizer, state.best, state.history)
+        state = _look(
+            state, last, mean, spent, tokens / spent, params, config, cartridge, held_out, recipe
+        )
+        done = last
+        if report:
+            report(state)
+    best = student(params, cartridge, state.best)[1]
+    return Trained(best, state.best, state.history, _status(state))
+
+
+def lora(
+    key: Array, config: Config, rank: int, names: tuple[str, ...] = ("query", "value")
+) -> Adapters:
+    """Low-rank changes of the layers' products, none yet: B is 0.
+
+    Args:
+      key: PRNG key.
+      config: the model's shape.
+      rank: r.
+      names: of the products.
+
+    Returns:
+      A [L, I, r], normal with deviation 1 / sqrt(I), and B [L, r, O] by name.
+
+    Raises:
+      ValueError: if there is no such product, or the rank is below 1.
+
+    Source: Hu et al. 2021, arXiv:2106.09685.
+    """
+    check_size("rank", rank)
+    made = {}
+    for number, name in enumerate(names):
+        shape = config.shapes.get(f"layers.{name}", ())
+        if len(shape) != 3:
+            raise ValueError(f"expected the name of a product of the layers, got {name!r}")
+        layers, inputs, outputs = shape
+        first = jax.random.normal(jax.random.fold_in(key, number), (layers, inputs, rank))
+        made[name] = first / np.sqrt(inputs), jnp.zeros((layers, rank, outputs))
+    return made
+
+
+def lora_rank(config: Config, slots: int, names: tuple[str, ...] = ("query", "value")) -> int:
+    """The rank at which adapters have the bytes of a cartridge, or the next below.
+
+    Args:
+      config: the model's shape.
+      slots: of the cartridge.
+      names: of the products.
+
+    Returns:
+      The rank, at least 1.
+    """
+    shapes = [config.shapes[f"layers.{name}"] for name in names]
+    each = sum(layers * (inputs + outputs) for layers, inputs, outputs in shapes)
+    return max(1, slots * 2 * config.layers * config.kv_heads * config.head_dim // each)
+
+
+def student(
+    params: Params, cartridge: Cartridge | None, slots: Slots
+) -> tuple[Params, Cartridge | None]:
+    """The model and the cartridge that a trained state stands for.
+
+    Args:
+      params: the model's.
+      cartridge: that training started from, or None.
+      slots: what was trained.
+
+    Returns:
+      Parameters with the adapters added, and the cartridge with the trained slots.
+    """
+    if slots.adapters is not None:
+        layers = dict(params["layers"])
+        for name, (first, second) in slots.adapters.items():
+            change = jnp.einsum("lir,lro->lio", first, second)
+            layers[name] = (layers[name] + change).astype(layers[name].dtype)
+        params = {**params, "layers": layers}
+    if cartridge is None or slots.keys is None or slots.values is None:
+        return params, cartridge
+    return params, dataclasses.replace(
+        cartridge, keys=slots.keys, values=slots.values, bias=slots.bias
+    )
+
+
+def batch_of(
+    course: Course, numbers: np.ndarray, batch: int, room: int
+) -> tuple[Rows, Lesson, Places]:
+    """Some rows, the places of their predicted tokens and the teacher's words on these.
+
+    Args:
+      course: all rows.
+      numbers: which, at most `batch`.
+      batch: rows there shall be.
+      room: predicted tokens there shall be room for, M.
+
+    Returns:
+      Rows [batch, T], a lesson of [M, ...] arrays and the places [M].
+    """
+    rows = take_rows(course.rows, numbers, batch)
+    there = places(rows.targets, room)
+
+    def pick(array: Any) -> Any:
+        if array is None:
+            return None
+        flat = array[numbers].reshape(-1, array.shape[-1])
+        return flat[np.minimum(there.at, len(flat) - 1)]
+
+    return rows, Lesson(*(pick(part) for part in course.lesson)), there
+
+
+def evaluate(
+    params: Params, config: Config, cartridge: Cartridge | None, course: Course, batch: int = 8
+) -> float:
+    """Mean KL from teacher to student over the predicted tokens of some rows.
+
+    Args:
+      params, config: the model.
+      cartridge: the student's, or None.
+      course: rows and lesson.
+      batch: rows at once.
+
+    Returns:
+      Nats a token.
+    """
+    room = most_places(course.rows.targets, batch, BLOCK)
+    total, weight, first = 0.0, 0.0, first_question(cartridge)
+    for start in range(0, len(course.rows.ids), batch):
+        numbers = np.arange(start, min(start + batch, len(course.rows.ids)))
+        rows, lesson, there = batch_of(course, numbers, batch, room)
+        if not there.weights.any():
+            continue
+        count = float(there.weights.sum())
+        total += count * float(_loss(params, config, cartridge, rows, lesson, there, first))
+        weight += count
+    return total / weight
+
+
+@partial(jax.jit, static_argnames=("config", "remat"))
+def _loss(
+    params: Params,
+    config: Config,
+    cartridge: Cartridge | None,
+    rows: Rows,
+    lesson: Lesson,
+    there: Places,
+    first: int,
+    remat: bool = False,
+) -> Array:
+    hidden, _ = hidden_states(
+        params, config, rows.ids, first + rows.offsets, rows.segments, cartridge, remat=remat
+    )
+    head = params.get("head", params["embedding"])
+    return mean_kl(hidden.reshape(-1, config.hidden)[there.at], head, lesson, there.weights)
+
+
+@partial(jax.jit, static_argnames=("config", "recipe"))
+def _step(
+    params: Params,
+    config: Config,
+    recipe: Recipe,
+    slots: Slots,
+    optimizer: Any,
+    units: Slots,
+    cartridge: Cartridge | None,
+    rows: Rows,
+    lesson: Lesson,
+    there: Places,
+    first: int,
+    rate: float,
+) -> tuple[Slots, Any, Array]:
+    def loss_of(slots: Slots) -> Array:
+        model, slots_now = student(params, cartridge, slots)
+        return _loss(model, config, slots_now, rows, lesson, there, first, recipe.remat)
+
+    loss, gradient = jax.value_and_grad(loss_of)(slots)
+    gradient = _trained(gradient, recipe, 0 if cartridge is None else cartridge.frozen)
+    update, optimizer = _adam(recipe).update(gradient, optimizer)
+    slots = jax.tree.map(lambda old, unit, by: old - rate * unit * by, slots, units, update)
+    return slots, optimizer, loss
+
+
+def _adam(recipe: Recipe) -> optax.GradientTransformation:
+    clip = optax.identity() if recipe.clip is None else optax.clip_by_global_norm(recipe.clip)
+    return optax.chain(clip, optax.scale_by_adam())
+
+
+def _trained(gradient: Slots, recipe: Recipe, frozen: int) -> Slots:
+    """The gradient, 0 for what stays."""
+
+    def part(array: Array | None, wanted: bool) -> Array | None:
+        if array is None:
+            return None
+        free = jnp.arange(array.shape[2]) >= frozen
+        return array * jnp.expand_dims(free, range(1, array.ndim - 2)) * wanted
+
+    return Slots(
+        part(gradient.keys, recipe.keys),
+        part(gradient.values, recipe.values),
+        part(gradient.bias, recipe.bias),
+        gradient.adapters,
+    )
+
+
+def _start(cartridge: Cartridge | None, adapters: Adapters | None, recipe: Recipe) -> Slots:
+    if cartridge is None:
+        if adapters is None:
+            raise ValueError("expected a cartridge or adapters to train, got neither")
+        return Slots(None, None, None, adapters)
+    keys, values = (part.astype(jnp.float32) for part in (cartridge.keys, cartridge.values))
+    bias = cartridge.bias
+    if bias is None and recipe.bias:
+        bias = jnp.zeros(keys.shape[:-1])
+    return Slots(keys, values, bias, adapters)
+
+
+def _units(start: Slots) -> Slots:
+    """What a rate of 1 means: a layer's root mean square key or value, 1 for a bias (a logit).
+
+    Both parts of an adapter move by the root mean square of the first.
+    """
+
+    def rms(part: Array) -> Array:
+        return jnp.sqrt(jnp.mean(jnp.square(part), axis=range(1, part.ndim), keepdims=True))
+
+    keys, values, bias, adapters = start
+    return Slots(
+        None if keys is None else rms(keys),
+        None if values is None else rms(values),
+        None if bias is None else jnp.ones((len(bias), 1, 1)),
+        None if adapters is None else {n: (rms(a), rms(a)) for n, (a, _) in adapters.items()},
+    )
+
+
+def _batches(
+    rows: int, batch: int, seed: int, done: int, last: int
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Steps done + 1 .. last, each with its rows: the same whenever a run is taken up again."""
+    for step in range(done, last):
+        drawn = np.arange(step * batch, (step + 1) * batch)
+        turns, numbers = np.divmod(drawn, rows)
+        orders = {
+            turn: np.random.default_rng([seed, int(turn)]).permutation(rows)
+            for turn in np.unique(turns)
+        }
+        yield step, np.unique([orders[turn][number] for turn, number in zip(turns, numbers)])
+
+
+def _look(
+    state: State,
+    step: int,
+    loss: float,
+    spent: float,
+    tokens_s: float,
+    params: Params,
+    config: Config,
+    cartridge: Cartridge | None,
+    held_out: Course | None,
+    recipe: Recipe,
+) -> State:
+    """The state with a look at it in its history, and the best slots so far."""
+    found = float("nan")
+    began = time.monotonic()
+    if held_out is not None:
+        model, slots = student(params, cartridge, state.slots)
+        found = evaluate(model, config, slots, held_out, recipe.batch)
+    spent += time.monotonic() - began
+    before = state.history[-1].seconds if state.history else 0.0
+    earlier = [moment.held_out for moment in state.history]
+    # Without held-out rows the last is taken; a NaN never is.
+    better = held_out is None or (found == found and not any(e <= found for e in earlier))
+    best = state.slots if better and _finite(state.slots) else state.best
+    moment = Moment(step, loss, found, before + spent, tokens_s)
+    return State(state.slots, state.optimizer, best, (*state.history, moment))
+
+
+def _finite(slots: Slots) -> bool:
+    return all(bool(jnp.all(jnp.isfinite(part))) for part in jax.tree.leaves(slots))
+
+
+def _status(state: State) -> Status:
+    if not _finite(state.slots):
+        return Status.NOT_FINITE
+    first, last = state.history[0].held_out, state.history[-1].held_out
+    return Status.WORSE if last > first else Status.OK
+
+
+def _check(config: Config, cartridge: Cartridge | None, course: Course) -> None:
+    if cartridge is not None:
+        check_fit(cartridge, config)
+    if course.lesson.ids.shape[:2] != course.rows.ids.shape:
+        raise ValueError(
+            f"expected a lesson of {list(course.rows.ids.shape)} tokens, got "
+            f"{list(course.lesson.ids.shape[:2])}"
+        )
+    longest = first_question(cartridge) + int(course.rows.offsets.max()) + 1
+    if longest > config.positions:
+        raise ValueError(
+            f"expected at most {config.positions} positions, the model's, got {longest}"
+        )

@@ -1,0 +1,62 @@
+"""A tiny model that the tests of the decoder share."""
+
+from collections.abc import Callable, Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxmem.lm.config import Config
+from jaxmem.lm.parameters import Params, nested
+
+
+@pytest.fixture(scope="module")
+def unoptimised() -> Iterator[None]:
+    """Compile without the costly passes while a module runs: small programs do not repay them."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.fixture(scope="session")
+def config() -> Config:
+    """Two query heads a key head, odd sizes, everything on."""
+    return Config(
+        vocabulary=61,
+        hidden=24,
+        layers=2,
+        heads=4,
+        kv_heads=2,
+        head_dim=8,
+        feed_forward=40,
+        positions=64,
+        qkv_bias=True,
+        qk_norm=True,
+    )
+
+
+def numpy_params(config: Config, kind: str = "float32") -> Params:
+    """As `init_params`, without a program for each shape."""
+    rng = np.random.default_rng(7)
+    drawn = {}
+    for name, shape in config.shapes.items():
+        noise = rng.normal(size=shape)
+        if name.endswith("norm"):
+            noise = 1 + 0.1 * noise
+        elif name.startswith("layers.") and not name.endswith("bias"):
+            noise /= np.sqrt(shape[-2])
+        drawn[name] = noise.astype(kind)
+    return nested(drawn)
+
+
+@pytest.fixture(scope="session")
+def make_params() -> Callable[..., Params]:
+    """Random parameters of a shape, in a type."""
+    return numpy_params
+
+
+@pytest.fixture(scope="session")
+def params(config: Config) -> Params:
+    """Random float32 parameters."""
+    return jax.tree.map(jnp.asarray, numpy_params(config))
