@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import jaxmem
-from jaxmem.cli import cache, cost, demo, doctor
+from jaxmem.cli import cache, cartridge, cost, demo, doctor
 from jaxmem.cli.terminal import printable
 
-COMMANDS = (demo, cost, cache, doctor)
+COMMANDS = (demo, cost, cache, doctor, cartridge)
 
 
 class Parser(argparse.ArgumentParser):

@@ -2,7 +2,7 @@
 
 - `jaxmem.lm.cartridges`: a document trained into a small KV cache.
 - `load_model`: Llama, SmolLM2, Qwen2, Qwen2.5, Qwen3 and Mistral shapes, from Hugging Face folders
-  and GGUF files; `smollm2`: a model that installs without a hub.
+  and GGUF files; `smollm2`: a model that installs without a hub; `tiny`: random, for tests.
 - `forward`, `generate`: logits and text, over a cartridge and a cache.
 """
 
@@ -11,6 +11,7 @@ from jaxmem.lm.decoder import Cache, forward, init_cache
 from jaxmem.lm.generation import Generated, generate, prefill
 from jaxmem.lm.model import Model, load_model, smollm2
 from jaxmem.lm.parameters import init_params
+from jaxmem.lm.tiny import tiny
 from jaxmem.lm.tokenizer import Tokenizer
 
 from jaxmem.lm import cartridges  # isort: skip
@@ -30,4 +31,5 @@ __all__ = [
     "load_model",
     "prefill",
     "smollm2",
+    "tiny",
 ]

@@ -49,6 +49,31 @@ def read_folder(path: str | os.PathLike[str], dtype: str) -> tuple[Config, Param
       ValueError: one line that names the file, what was expected and what came.
       OSError: if a file cannot be read.
     """
+    config, params = read_params(path, dtype)
+    folder = Path(path)
+    tokenizer = tokenizer_from_folder(folder, _eos(folder))
+    if tokenizer.vocabulary > config.vocabulary:
+        raise ValueError(
+            f"{folder}: expected a tokenizer of at most {config.vocabulary} tokens, got "
+            f"{tokenizer.vocabulary}"
+        )
+    return config, params, tokenizer
+
+
+def read_params(path: str | os.PathLike[str], dtype: str) -> tuple[Config, Params]:
+    """`read_folder` of a model without a tokenizer.
+
+    Args:
+      path: the folder.
+      dtype: "bfloat16" or "float32".
+
+    Returns:
+      The model's shape and its parameters.
+
+    Raises:
+      ValueError: one line that names the file, what was expected and what came.
+      OSError: if a file cannot be read.
+    """
     folder = Path(path)
     if not folder.is_dir():
         raise ValueError(f"{path}: expected a folder, got something else")
@@ -66,14 +91,8 @@ def read_folder(path: str | os.PathLike[str], dtype: str) -> tuple[Config, Param
         raise ValueError(f"{folder}: {error}") from error
     if head is not None:
         _check_tied(head, tensors[_NAMES["embedding"]], folder)
-    tokenizer = tokenizer_from_folder(folder, _eos(folder))
-    if tokenizer.vocabulary > config.vocabulary:
-        raise ValueError(
-            f"{folder}: expected a tokenizer of at most {config.vocabulary} tokens, got "
-            f"{tokenizer.vocabulary}"
-        )
     params = stacked(config, _NAMES, lambda name: tensors[name].read(), dtype, str(folder))
-    return config, params, tokenizer
+    return config, params
 
 
 def _eos(folder: Path) -> int | None:

@@ -1,11 +1,14 @@
 """A random model of a few thousand parameters that reads bytes: for tests and trials."""
 
 import json
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -13,7 +16,7 @@ from jaxmem.common.files import atomic_path, write_text
 from jaxmem.lm.config import Config
 from jaxmem.lm.hf_folder import _NAMES
 from jaxmem.lm.model import Model
-from jaxmem.lm.parameters import fingerprint, flat, init_params
+from jaxmem.lm.parameters import Params, fingerprint, flat, nested
 from jaxmem.lm.stacking import file_names
 from jaxmem.lm.tokenizer import Tokenizer
 
@@ -28,7 +31,7 @@ CONFIG = Config(
     head_dim=8,
     feed_forward=48,
     positions=4096,
-    tied=True,
+    tied=False,  # a tied random model says its last token again and again
 )
 """The shape of `tiny` where none is asked for."""
 
@@ -52,7 +55,7 @@ def tiny(key: Array, config: Config | None = None, dtype: str = "float32") -> Mo
         raise ValueError(
             f"expected a vocabulary of at least {CONFIG.vocabulary}, got {config.vocabulary}"
         )
-    params = init_params(key, config, dtype)
+    params = _random_params(key, config, dtype)
     return Model(config, params, _byte_tokenizer()[1], "tiny", fingerprint(params, config))
 
 
@@ -88,6 +91,23 @@ def write_folder(path: str | os.PathLike[str], model: Model) -> None:
         raise ValueError("expected the parameters of the model's shape, got others")
     with atomic_path(folder / "model.safetensors") as temporary:
         save_file(tensors, temporary)
+
+
+def _random_params(key: Array, config: Config, dtype: str) -> Params:
+    """As `init_params`, by one draw: a program for each shape takes longer to compile."""
+    sizes = [math.prod(shape) for shape in config.shapes.values()]
+    parts = np.split(np.asarray(jax.random.normal(key, (sum(sizes),))), np.cumsum(sizes)[:-1])
+    drawn = {}
+    for (name, shape), noise in zip(config.shapes.items(), parts):
+        scale, middle = 1.0, 0.0
+        if name.endswith("norm"):
+            scale, middle = 0.1, 1.0
+        elif name.endswith("bias"):
+            scale = 0.1
+        elif name.startswith("layers."):
+            scale = 1.0 / math.sqrt(shape[-2])
+        drawn[name] = jnp.asarray(middle + scale * noise.reshape(shape), dtype)
+    return nested(drawn)
 
 
 def _fields(config: Config) -> dict[str, Any]:

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("unoptimised")
 def whole(config: Config, params: Params) -> recall.Cartridge:
     """The prefix of 20 tokens."""
     ids = np.random.default_rng(0).integers(0, config.vocabulary, 20)
-    return prefix_cartridge(params, config, ids, chunk=8)
+    return prefix_cartridge(params, config, ids)
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@ import json
 import math
 import os
 import stat
-from collections.abc import Mapping
-from typing import Any, BinaryIO
+from collections.abc import Callable, Mapping
+from typing import Any, BinaryIO, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,7 @@ FORMAT = "jaxmem-training-state"
 VERSION = 1
 """The version of the format that is written and read."""
 
+_Found = TypeVar("_Found")
 _MARK = "identity."
 _HEADER_BYTES = 2**22  # a history of tens of thousands of looks
 _KINDS = {
@@ -82,11 +83,31 @@ def load_state(path: str | os.PathLike[str], like: State, identity: Mapping[str,
       ValueError: if the file is damaged, or of another run, naming what differs.
       OSError: if it cannot be read.
     """
+    return _checked(path, lambda file: _load(file, like, identity))
+
+
+def read_identity(path: str | os.PathLike[str]) -> dict[str, str]:
+    """Which run a file is of.
+
+    Args:
+      path: a file that `save_state` wrote.
+
+    Returns:
+      Its identity, strings by name.
+
+    Raises:
+      ValueError: if it is no such file.
+      OSError: if it cannot be read.
+    """
+    return _checked(path, lambda file: _identity(read_json(file, _HEADER_BYTES)[0]))
+
+
+def _checked(path: str | os.PathLike[str], read: Callable[[BinaryIO], _Found]) -> _Found:
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise ValueError(f"{path}: expected the file of a run, got something that is no file")
     try:
         with open(path, "rb") as file:
-            return _load(file, like, identity)
+            return read(file)
     except (ValueError, RecursionError) as error:
         fit = isinstance(error, UnfitError)
         reason = str(error) if fit else f"expected a JSON header, got {error}"
@@ -95,9 +116,14 @@ def load_state(path: str | os.PathLike[str], like: State, identity: Mapping[str,
 
 def _load(file: BinaryIO, like: State, identity: Mapping[str, str]) -> State:
     header, room = read_json(file, _HEADER_BYTES)
-    strings = header.pop("__metadata__", {})
-    _check_identity(strings, identity)
-    history = _history(strings.get("history"))
+    stored_identity = _identity(header)
+    for name in dict.fromkeys([*identity, *stored_identity]):
+        if stored_identity.get(name) != identity.get(name):
+            raise UnfitError(
+                f"another run's: expected {name} {short(identity.get(name))}, got "
+                f"{short(stored_identity.get(name))}"
+            )
+    history = _history(header.pop("__metadata__").get("history"))
     stored = layout(header, room, lambda _: _KINDS)
     wanted = _leaves(like)
     for name in sorted(set(stored) ^ set(wanted)):
@@ -130,19 +156,14 @@ def _leaves(state: State) -> dict[str, Any]:
     return {jax.tree_util.keystr(path): leaf for path, leaf in found}
 
 
-def _check_identity(strings: Any, identity: Mapping[str, str]) -> None:
+def _identity(header: Mapping[str, Any]) -> dict[str, str]:
+    strings = header.get("__metadata__")
     if not isinstance(strings, dict) or not all(isinstance(v, str) for v in strings.values()):
         raise UnfitError(f"expected metadata of strings by name, got {short(strings)}")
     for name, wanted in (("format", FORMAT), ("version", str(VERSION))):
         if strings.get(name) != wanted:
             raise UnfitError(f"expected {name} {wanted}, got {short(strings.get(name))}")
-    stored = {name[len(_MARK) :]: t for name, t in strings.items() if name.startswith(_MARK)}
-    for name in dict.fromkeys([*identity, *stored]):
-        if stored.get(name) != identity.get(name):
-            raise UnfitError(
-                f"another run's: expected {name} {short(identity.get(name))}, got "
-                f"{short(stored.get(name))}"
-            )
+    return {name[len(_MARK) :]: t for name, t in strings.items() if name.startswith(_MARK)}
 
 
 def _history(text: str | None) -> tuple[Moment, ...]:

@@ -21,24 +21,24 @@ class Exam(NamedTuple):
 
     batches: rows with the places of the answers' tokens and the teacher's last states there.
     questions: [M] number of the question of each predicted token, in the order of the batches.
-    count: questions.
+    asked: number of questions, Q.
     """
 
     batches: tuple[tuple[Rows, Places, jax.Array], ...]
     questions: np.ndarray
-    count: int
+    asked: int
 
 
 class Grade(NamedTuple):
     """How a student did, a sum over answer tokens for each of Q questions.
 
-    tokens: [Q] of the answer.
+    answer_tokens: [Q].
     kl: [Q] KL from the full-context teacher, nats.
     nll: [Q] surprise at the answer, nats.
     teacher_nll: [Q] the teacher's.
     """
 
-    tokens: np.ndarray
+    answer_tokens: np.ndarray
     kl: np.ndarray
     nll: np.ndarray
     teacher_nll: np.ndarray
@@ -46,12 +46,12 @@ class Grade(NamedTuple):
     @property
     def mean_kl(self) -> float:
         """KL, nats an answer token."""
-        return float(self.kl.sum() / self.tokens.sum())
+        return float(self.kl.sum() / self.answer_tokens.sum())
 
     @property
     def mean_nll(self) -> float:
         """Surprise at the answer, nats a token."""
-        return float(self.nll.sum() / self.tokens.sum())
+        return float(self.nll.sum() / self.answer_tokens.sum())
 
 
 def exam(
@@ -115,7 +115,7 @@ def grade(model: Model, paper: Exam, cartridge: Cartridge | None) -> Grade:
         found.append(np.stack([np.asarray(part)[there.weights > 0] for part in scores]))
     columns = np.concatenate(found, axis=1)
     sums = [
-        np.bincount(paper.questions, weights, paper.count)
+        np.bincount(paper.questions, weights, paper.asked)
         for weights in (np.ones(columns.shape[1]), *columns)
     ]
     return Grade(*sums)
@@ -182,4 +182,4 @@ def perplexity_change(student: Grade) -> float:
     Returns:
       0 for no change.
     """
-    return float(np.exp((student.nll - student.teacher_nll).sum() / student.tokens.sum()) - 1.0)
+    return float(np.exp((student.nll - student.teacher_nll).sum() / student.answer_tokens.sum()) - 1.0)

@@ -1,0 +1,395 @@
+"""`jaxmem cartridge eval`: what each way to shrink a document's cache still knows."""
+
+import argparse
+import math
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jaxmem import results
+from jaxmem.cli.cartridge_common import (
+    chosen_model,
+    document_tokens,
+    duration,
+    notice,
+    read_text,
+    size,
+    slots_of,
+)
+from jaxmem.cli.cartridge_train import check_rate
+from jaxmem.cli.terminal import notices, printable
+from jaxmem.common import choice, progress
+from jaxmem.common.table import text_table
+
+if TYPE_CHECKING:
+    from jaxmem.lm import Model
+    from jaxmem.lm.cartridges.conversations import Conversation
+    from jaxmem.lm.cartridges.evaluation import Exam, Grade
+    from jaxmem.lm.cartridges.study import Prepared
+    from jaxmem.recall.cartridges import Cartridge
+
+METHODS = (
+    "no context",
+    "full context",
+    "first tokens",
+    "random tokens",
+    "attention",
+    "attention matching",
+    "recitation",
+    "self-study",
+)
+"""What is compared, as the table has it."""
+
+_TRAINED = ("recitation", "self-study")
+_ALONE = ("no context", "full context")  # of one size
+_TEST = 40  # template questions where the user brings none
+_ROW = 64  # rows of questions are a multiple of it long
+
+
+class _Made(NamedTuple):
+    """A cartridge to grade, or None for no context, and the seconds that its training took."""
+
+    method: str
+    cartridge: "Cartridge | None"
+    trained_s: float
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the table, or write it as JSON, and draw it.
+
+    Args:
+      args: parsed options.
+
+    Returns:
+      0.
+
+    Raises:
+      ValueError: for a document, a model, questions or options that do not do.
+    """
+    began = time.monotonic()
+    check_rate(args.rate)
+    methods = _methods(args)
+    text = read_text(args.document)
+    if args.plot is not None:
+        from jaxmem import plots
+
+        plots.check_path(args.plot)
+        plots.figure()  # whether the package is there
+    tests = _tests(args, text)
+    _check_files(args)
+    model = chosen_model(args)
+    tokens = document_tokens(model, text)
+    sizes = [slots_of(tokens, slots, None) for slots in args.slots or ()] or [
+        slots_of(tokens, None, ratio) for ratio in args.ratio or (8.0,)
+    ]
+    with notices():
+        prepared, before_s = _prepared(args, model, text, tests, began)
+    table = _Table(model, prepared, tests)
+    files = [_file(path, model) for path in args.cartridge]
+    wanted = [
+        (method, slots)
+        for method in methods
+        for slots in (sizes if method not in _ALONE else sizes[:1])
+    ]
+    for method, slots in progress(wanted, "methods"):
+        table.add(_make(args, model, prepared, method, slots, before_s))
+    for made in files:
+        table.add(made)
+    what = f"{len(tests)} questions of {Path(args.questions).name}" if args.questions else (
+        f"{len(tests)} questions made from the document's sentences, none of which was trained on"
+    )  # fmt: skip
+    pays = _pays(model, tokens, table.rows)
+    if args.json:
+        about = {"model": model.name, "tokens": tokens, "questions": what, "test": len(tests)}
+        print(results.document({**about, "records": table.rows, "break_even": pays}), end="")
+    else:
+        print(printable(_page(args, model, tokens, what, table.rows, pays)))
+    if args.plot is not None:
+        _draw(args.plot, table.rows, tokens)
+        if not args.json:
+            print(f"\nwrote {printable(args.plot)}")
+    return 0
+
+
+def _methods(args: argparse.Namespace) -> list[str]:
+    named = METHODS if args.methods is None else args.methods.split(",")
+    found = [choice(METHODS, name.strip(), "--methods") for name in named]
+    if args.steps == 0:
+        found = [name for name in found if name not in _TRAINED]
+        if not found:
+            raise ValueError("--methods and --steps 0: nothing is left to compare")
+    return list(dict.fromkeys(found))
+
+
+def _tests(args: argparse.Namespace, text: str) -> "list[Conversation]":
+    """Questions with answers: the user's, or some made from the document."""
+    from jaxmem.lm.cartridges.conversations import read_questions
+    from jaxmem.lm.cartridges.templates import template_conversations
+
+    if args.questions is None:
+        pool = template_conversations(args.seed + 2, text, 4 * _TEST)
+        first = {one.question.lower(): one for one in reversed(pool)}
+        return list(first.values())[-_TEST:]
+    found = read_questions(args.questions)
+    for one in found:
+        if not one.answer.strip():
+            raise ValueError(
+                f"{args.questions}: expected an answer to each question, to grade by its "
+                f"likelihood, got none for {one.question[:60]!r}"
+            )
+    return found
+
+
+def _check_files(args: argparse.Namespace) -> None:
+    from jaxmem.lm.cartridges.files import describe
+
+    for path in args.cartridge:
+        describe(path)  # before a model is read
+
+
+def _prepared(
+    args: argparse.Namespace,
+    model: "Model",
+    text: str,
+    tests: "list[Conversation]",
+    began: float,
+) -> "tuple[Prepared, float]":
+    """The document and its rows, and the seconds that they took."""
+    from jaxmem.lm.cartridges.study import QUESTIONS, prepare
+
+    questions = QUESTIONS if args.templates is None else args.templates
+    found = prepare(
+        model, text, seed=args.seed, questions=questions, sampled=args.sampled,
+        window=args.window, apart=tests,
+    )  # fmt: skip
+    return found, time.monotonic() - began
+
+
+def _file(path: str, model: "Model") -> _Made:
+    from jaxmem.lm.cartridges.files import load
+
+    return _Made(Path(path).name, load(path, model)[0], math.nan)
+
+
+def _make(
+    args: argparse.Namespace,
+    model: "Model",
+    prepared: "Prepared",
+    method: str,
+    slots: int,
+    before_s: float,
+) -> _Made:
+    """One cartridge; what its training took has the rows' making in it."""
+    from jaxmem.lm.cartridges.baselines import baseline
+    from jaxmem.lm.cartridges.reading import recitation
+    from jaxmem.lm.cartridges.study import make
+    from jaxmem.lm.cartridges.training import Recipe, Status
+
+    if method not in _TRAINED:
+        began = time.monotonic()
+        made = baseline(method, prepared, model, slots, args.seed)
+        if made is not None:
+            made.keys.block_until_ready()
+        spent = before_s + time.monotonic() - began
+        return _Made(method, made, spent if method == "attention matching" else math.nan)
+    began = time.monotonic()
+    steps = 100 if args.steps is None else args.steps
+    recipe = Recipe(steps=steps, learning_rate=args.rate, evaluate=min(4, steps))
+    course = None
+    if method == "recitation":  # has no questions: its last moment counts
+        course, prepared = recitation(model, prepared.reading), prepared._replace(held_out=None)
+    trained = make(prepared, model, slots, recipe, "matching", args.seed, course=course)
+    if trained.status is not Status.OK:
+        notice(f"{method} at {slots:,} slots: {trained.status.value}, its best moment is shown")
+    spent = before_s + time.monotonic() - began
+    return _Made(method, trained.cartridge, spent if method == "self-study" else math.nan)
+
+
+class _Table:
+    """Rows of grades, each beside the model without context."""
+
+    def __init__(self, model: "Model", prepared: "Prepared", tests: "list[Conversation]") -> None:
+        from jaxmem.lm.cartridges.evaluation import exam, grade, off_topic
+        from jaxmem.lm.cartridges.reading import example
+
+        longest = 0
+        for test in tests:
+            made = example(model, test, end=False)
+            longest = max(longest, len(made.prompt) + len(made.answer))
+        self.model, self.rows = model, list[dict[str, Any]]()
+        self.paper: Exam = exam(
+            model, tests, prepared.reading, row_tokens=max(2 * _ROW, -(-longest // _ROW) * _ROW)
+        )
+        self.other: Exam = off_topic(model)
+        self.nothing: Grade = grade(model, self.paper, None)
+        self.whole_bytes = prepared.reading.tokens * model.config.kv_bytes
+        self._speeds: dict[Any, float] = {}
+
+    def add(self, made: _Made) -> None:
+        """Grade a cartridge."""
+        from jaxmem.lm.cartridges.baselines import nbytes
+        from jaxmem.lm.cartridges.evaluation import closed, grade, perplexity_change
+
+        cartridge = made.cartridge
+        found = self.nothing if cartridge is None else grade(self.model, self.paper, cartridge)
+        share = closed(found, self.nothing)
+        self.rows.append(
+            {
+                "method": made.method,
+                "slots": 0 if cartridge is None else cartridge.slots,
+                "bytes": nbytes(cartridge),
+                "smaller": self.whole_bytes / nbytes(cartridge) if cartridge else None,
+                "kl": found.mean_kl,
+                "closed": share.mean,
+                "closed_low": share.low,
+                "closed_high": share.high,
+                "nll": found.mean_nll,
+                "tokens_s": self._speed(cartridge),
+                "off_topic_perplexity_change": perplexity_change(
+                    grade(self.model, self.other, cartridge)
+                ),
+                "seconds": made.trained_s,
+            }
+        )
+
+    def _speed(self, cartridge: "Cartridge | None") -> float:
+        """Tokens/s of an answer, measured once for all cartridges of one form."""
+        from jaxmem.lm.cartridges.machine import answer_tokens_s
+
+        form = None if cartridge is None else (cartridge.slots, cartridge.bias is None)
+        if form not in self._speeds:
+            self._speeds[form] = answer_tokens_s(self.model, cartridge)
+        return self._speeds[form]
+
+
+def _pays(model: "Model", tokens: int, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """When each trained cartridge has paid for itself on this machine."""
+    from jaxmem.lm.cartridges.machine import repaid, this_machine
+
+    timed = [row for row in rows if math.isfinite(row["seconds"])]
+    if not timed:
+        return []
+    kind = model.params["embedding"].dtype
+    machine = this_machine(str(kind))
+    found = []
+    for row in timed:
+        made = repaid(
+            model.config, machine, tokens, row["slots"], row["seconds"],
+            weight_bytes=kind.itemsize,
+        )  # fmt: skip
+        found.append(
+            {
+                "method": row["method"],
+                "slots": row["slots"],
+                "seconds": row["seconds"],
+                "questions_cached": made.cached,
+                "questions_uncached": made.uncached,
+                "context_s": made.context_s,
+                "cartridge_s": made.cartridge_s,
+                "flops_s": machine.bf16_flops,
+                "bytes_s": machine.bytes_s,
+                "memory_bytes": machine.capacity_bytes,
+            }
+        )
+    return found
+
+
+def _page(
+    args: argparse.Namespace,
+    model: "Model",
+    tokens: int,
+    what: str,
+    rows: list[dict[str, Any]],
+    pays: list[dict[str, Any]],
+) -> str:
+    lines = [
+        f"{Path(args.document).name}: {tokens:,} tokens, {model.name}; {what}",
+        "KL from the model with the document in its context, nats a token of the answers",
+        "",
+    ]
+    cells = []
+    for row in rows:
+        cells.append(
+            [
+                row["method"],
+                row["slots"],
+                size(row["bytes"]),
+                f"{row['kl']:.3f}",
+                f"{100 * row['closed']:.0f} %",
+                _ends(row),
+                f"{row['nll']:.3f}",
+                f"{row['tokens_s']:,.1f}",
+                f"{100 * row['off_topic_perplexity_change']:+.0f} %",
+            ]
+        )
+    headers = [
+        "method", "slots", "bytes", "KL", "gap closed", "95 %", "NLL", "tokens/s", "off topic",
+    ]  # fmt: skip
+    lines.append(text_table(headers, cells))
+    lines += [
+        "",
+        "gap closed: 1 - KL / KL(no context); NLL: of the answers, nats a token; off topic: change"
+        " of perplexity",
+    ]
+    if pays:
+        one = pays[0]
+        lines += [
+            "",
+            f"On this machine ({one['flops_s'] / 1e9:,.0f} GFLOP/s, {one['bytes_s'] / 1e9:,.1f}"
+            f" GB/s, {one['memory_bytes'] / 1e9:,.0f} GB, as measured), full of users with such a"
+            " document each:",
+        ]
+    for pay in pays:
+        lines.append(
+            f"  {pay['method']} at {pay['slots']:,} slots, {duration(pay['seconds'])}: repaid"
+            f" {_after(pay['questions_cached'])} where the document's cache is kept,"
+            f" {_after(pay['questions_uncached'])} where it is read anew"
+        )
+    return "\n".join(lines)
+
+
+def _after(questions: float) -> str:
+    if not math.isfinite(questions):
+        return "never"
+    count = max(1, math.ceil(questions))
+    return f"after {count:,} question{'s' if count > 1 else ''}"
+
+
+def _ends(row: dict[str, Any]) -> str:
+    if row["method"] in _ALONE or not math.isfinite(row["closed_low"]):
+        return ""
+    return f"{100 * row['closed_low']:.0f} .. {100 * row['closed_high']:.0f}"
+
+
+def _draw(path: str, rows: list[dict[str, Any]], tokens: int) -> None:
+    """KL against bytes, a curve a method."""
+    from jaxmem import plots
+
+    picture, (panel,) = plots.figure(width=7.2, height=4.4)
+    for row in rows:
+        if row["method"] == "no context":
+            panel.axhline(row["kl"], color="black", linestyle="--", linewidth=1)
+            panel.annotate(
+                "no context", (1.0, row["kl"]), xycoords=("axes fraction", "data"),
+                ha="right", va="bottom",
+            )  # fmt: skip
+        elif row["method"] == "full context":
+            panel.plot(
+                row["bytes"], row["kl"], marker="*", markersize=12, color="black",
+                linestyle="none", clip_on=False, label="full context",
+            )  # fmt: skip
+    marks = iter("osD^vPXphd<>" * 10)
+    shown = (row["method"] for row in rows if row["method"] not in _ALONE)
+    for method in dict.fromkeys(shown):
+        some = sorted((row["bytes"], row["kl"]) for row in rows if row["method"] == method)
+        style = "none" if len(some) == 1 else "-"
+        panel.plot(*zip(*some), marker=next(marks), linestyle=style, label=printable(method))
+    panel.set_xscale("log")
+    panel.xaxis.set_major_formatter(lambda x, _: size(x))
+    panel.xaxis.set_minor_formatter(lambda x, _: size(x) if f"{x:.0e}"[0] in "25" else "")
+    panel.set_ylim(bottom=0)
+    panel.set_xlabel("bytes of the cache")
+    panel.set_ylabel("KL to the full context, nats a token")
+    panel.set_title(f"A document of {tokens:,} tokens", loc="left", fontsize=11)
+    panel.legend(frameon=False, fontsize=8)
+    plots.save(picture, path)

@@ -1,0 +1,128 @@
+"""A run of training as it is named, timed and taken up again."""
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping
+
+import numpy as np
+
+from jaxmem.lm.cartridges.study import Prepared
+from jaxmem.lm.cartridges.training import Recipe, State, _adam, _start, train
+from jaxmem.lm.model import Model
+from jaxmem.recall.cartridges import Cartridge
+
+
+def step_seconds(
+    prepared: Prepared, model: Model, cartridge: Cartridge, recipe: Recipe
+) -> tuple[float, float]:
+    """What a step and a look at held-out rows take on this machine.
+
+    Args:
+      prepared: from `prepare`.
+      model: that is trained with.
+      cartridge: to start from.
+      recipe: of the training.
+
+    Returns:
+      Seconds of a step, measured on one after one that was not counted, and of a look, which is
+      taken to cost a third of a step a batch of rows.
+    """
+    short = dataclasses.replace(recipe, steps=2, evaluate=2)
+    looks = train(model.params, model.config, cartridge, prepared.course, short).history
+    step_s = looks[2].seconds - looks[1].seconds
+    held = prepared.held_out
+    batches = 0 if held is None else -(-len(held.rows.ids) // recipe.batch)
+    return step_s, batches * step_s / 3.0
+
+
+def first_state(cartridge: Cartridge, recipe: Recipe) -> State:
+    """The state of a run before its first step, for the shapes of a saved one.
+
+    Args:
+      cartridge: that it starts from.
+      recipe: of the training.
+
+    Returns:
+      The state, without history.
+    """
+    slots = _start(cartridge, None, recipe)
+    return State(slots, _adam(recipe).init(slots), slots, ())
+
+
+def run_identity(
+    prepared: Prepared, model: Model, slots: int, recipe: Recipe, start: str, seed: int
+) -> dict[str, str]:
+    """What makes a run this one: see `save_state`.
+
+    Args:
+      prepared: from `prepare`.
+      model: that is trained with.
+      slots: P.
+      recipe: of the training.
+      start: name of the start.
+      seed: of the run.
+
+    Returns:
+      Strings by name; "templates" and "steps" are what a budget chose.
+    """
+    digest = hashlib.sha256()
+    for array in prepared.course.rows:
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return known_identity(model, prepared.reading.text, slots, start, seed) | {
+        "templates": str(prepared.templates),
+        "rows": digest.hexdigest(),
+        "steps": str(recipe.steps),
+        "recipe": repr(recipe),
+    }
+
+
+def known_identity(model: Model, text: str, slots: int, start: str, seed: int) -> dict[str, str]:
+    """The part of `run_identity` that is known before any work is done.
+
+    Args:
+      model: that is trained with.
+      text: the document.
+      slots: P.
+      start: name of the start.
+      seed: of the run.
+
+    Returns:
+      Strings by name.
+    """
+    return {
+        "model": model.fingerprint,
+        "document": document_digest(text),
+        "slots": str(slots),
+        "start": start,
+        "seed": str(seed),
+    }
+
+
+def check_identity(path: str, stored: Mapping[str, str], known: Mapping[str, str]) -> None:
+    """Refuse a saved run that is another one, before it costs anything.
+
+    Args:
+      path: of the run, for the message.
+      stored: its identity.
+      known: what this one's is so far.
+
+    Raises:
+      ValueError: naming the first thing that differs.
+    """
+    for name, wanted in known.items():
+        if stored.get(name) != wanted:
+            raise ValueError(
+                f"{path}: another run's: expected {name} {wanted!r}, got {stored.get(name)!r}"
+            )
+
+
+def document_digest(text: str) -> str:
+    """SHA-256 of a document's text, as files of cartridges and conversations have it.
+
+    Args:
+      text: the document.
+
+    Returns:
+      64 hexadecimal digits.
+    """
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
