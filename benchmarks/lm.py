@@ -48,7 +48,7 @@ from jaxmem.lm.cartridges.teacher import teach
 from jaxmem.lm.cartridges.training import Recipe, _loss, batch_of, train
 from jaxmem.lm.divergence import BLOCK
 from jaxmem.lm.parameters import Params
-from jaxmem.lm.smollm2 import smollm2_path
+from jaxmem.lm.weights.smollm2 import smollm2_path
 from jaxmem.recall.cartridges import Cartridge
 
 TEXT = Path(__file__).resolve().parents[1] / "examples" / "documents" / "chronicle.txt"

@@ -14,8 +14,8 @@ import torch
 import transformers
 
 from jaxmem.lm import Config
-from jaxmem.lm.hf_folder import _NAMES
 from jaxmem.lm.parameters import Params, flat
+from jaxmem.lm.weights.hf_folder import _NAMES
 
 Pairs = list[tuple[torch.Tensor, torch.Tensor]]
 """Keys and values [1, G, P, K] of each layer."""

@@ -23,9 +23,9 @@ from jaxmem.common.table import text_table
 
 if TYPE_CHECKING:
     from jaxmem.lm import Model
-    from jaxmem.lm.cartridges.conversations import Conversation
     from jaxmem.lm.cartridges.evaluation import Exam, Grade
     from jaxmem.lm.cartridges.study import Prepared
+    from jaxmem.lm.self_study.conversations import Conversation
     from jaxmem.recall.cartridges import Cartridge
 
 METHODS = (
@@ -123,8 +123,8 @@ def _methods(args: argparse.Namespace) -> list[str]:
 
 def _tests(args: argparse.Namespace, text: str) -> "list[Conversation]":
     """Questions with answers: the user's, or some made from the document."""
-    from jaxmem.lm.cartridges.conversations import read_questions
-    from jaxmem.lm.cartridges.templates import template_conversations
+    from jaxmem.lm.self_study.conversations import read_questions
+    from jaxmem.lm.self_study.templates import template_conversations
 
     if args.questions is None:
         pool = template_conversations(args.seed + 2, text, 4 * _TEST)

@@ -25,9 +25,9 @@ from jaxmem.common import choice
 
 if TYPE_CHECKING:
     from jaxmem.lm import Model
-    from jaxmem.lm.cartridges.conversations import Conversation
     from jaxmem.lm.cartridges.study import Prepared
     from jaxmem.lm.cartridges.training import Moment, Recipe, State, Trained
+    from jaxmem.lm.self_study.conversations import Conversation
     from jaxmem.recall.cartridges import Cartridge
 
 SAVE_S = 20.0
@@ -140,8 +140,8 @@ def prepared_for(
     Raises:
       ValueError: for questions and rows that do not do.
     """
-    from jaxmem.lm.cartridges.conversations import read_questions
     from jaxmem.lm.cartridges.study import QUESTIONS, prepare
+    from jaxmem.lm.self_study.conversations import read_questions
 
     brought = [] if args.questions is None else read_questions(args.questions)
     questions, budget_s = args.templates, None
@@ -162,8 +162,8 @@ def prepared_for(
 
 
 def _rows(args: argparse.Namespace, text: str) -> "list[Conversation] | None":
-    from jaxmem.lm.cartridges.conversations import load_conversations
     from jaxmem.lm.cartridges.runs import document_digest
+    from jaxmem.lm.self_study.conversations import load_conversations
 
     if args.rows is None:
         return None
@@ -180,8 +180,8 @@ def _rows(args: argparse.Namespace, text: str) -> "list[Conversation] | None":
 
 
 def _save_rows(args: argparse.Namespace, model: "Model", prepared: "Prepared") -> None:
-    from jaxmem.lm.cartridges.conversations import save_conversations
     from jaxmem.lm.cartridges.runs import document_digest
+    from jaxmem.lm.self_study.conversations import save_conversations
 
     provenance = {
         "sha256": document_digest(prepared.reading.text),

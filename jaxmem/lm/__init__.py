@@ -1,6 +1,7 @@
 """A real decoder-only language model in JAX, and cartridges trained on it.
 
 - `jaxmem.lm.cartridges`: a document trained into a small KV cache.
+- `jaxmem.lm.self_study`: the conversations about it that are trained on.
 - `load_model`: Llama, SmolLM2, Qwen2, Qwen2.5, Qwen3 and Mistral shapes, from Hugging Face folders
   and GGUF files; `smollm2`: a model that installs without a hub; `tiny`: random, for tests.
 - `forward`, `generate`: logits and text, over a cartridge and a cache.
@@ -14,7 +15,7 @@ from jaxmem.lm.parameters import init_params
 from jaxmem.lm.tiny import tiny
 from jaxmem.lm.tokenizer import Tokenizer
 
-from jaxmem.lm import cartridges  # isort: skip
+from jaxmem.lm import cartridges, self_study  # isort: skip
 
 __all__ = [
     "Cache",
@@ -30,6 +31,7 @@ __all__ = [
     "init_params",
     "load_model",
     "prefill",
+    "self_study",
     "smollm2",
     "tiny",
 ]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from jaxmem.lm.config import Config
 from jaxmem.lm.parameters import Params, check_params, fingerprint
-from jaxmem.lm.smollm2 import smollm2_path
 from jaxmem.lm.tokenizer import Tokenizer
-from jaxmem.lm.weights import read_weights
+from jaxmem.lm.weights.read import read_weights
+from jaxmem.lm.weights.smollm2 import smollm2_path
 
 
 @dataclasses.dataclass(frozen=True)

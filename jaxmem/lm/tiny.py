@@ -14,11 +14,11 @@ from jax import Array
 
 from jaxmem.common.files import atomic_path, write_text
 from jaxmem.lm.config import Config
-from jaxmem.lm.hf_folder import _NAMES
 from jaxmem.lm.model import Model
 from jaxmem.lm.parameters import Params, fingerprint, flat, nested
-from jaxmem.lm.stacking import file_names
 from jaxmem.lm.tokenizer import Tokenizer
+from jaxmem.lm.weights.hf_folder import _NAMES
+from jaxmem.lm.weights.stacking import file_names
 
 _MARKERS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 

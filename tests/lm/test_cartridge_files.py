@@ -15,7 +15,7 @@ from safetensors import safe_open
 
 import jaxmem
 from jaxmem.lm.cartridges.files import describe, load, provenance_of, save
-from jaxmem.lm.cartridges.hf_cache_file import save_hf_cache
+from jaxmem.lm.cartridges.formats.hf_cache_file import save_hf_cache
 from jaxmem.lm.config import Config, Llama3Scaling
 from jaxmem.lm.model import Model
 from jaxmem.recall.cartridges import Cartridge, load_cartridge, save_cartridge

@@ -11,10 +11,10 @@ import pytest
 transformers = pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")
 
-from jaxmem.lm.cartridges.hf_cache_file import save_hf_cache  # noqa: E402
-from jaxmem.lm.cartridges.peft_file import load_peft, save_peft  # noqa: E402
+from jaxmem.lm.cartridges.formats.hf_cache_file import save_hf_cache  # noqa: E402
+from jaxmem.lm.cartridges.formats.peft_file import load_peft, save_peft  # noqa: E402
+from jaxmem.lm.cartridges.formats.torch_file import load_torch  # noqa: E402
 from jaxmem.lm.cartridges.prefix import prefix_cartridge, take  # noqa: E402
-from jaxmem.lm.cartridges.torch_file import load_torch  # noqa: E402
 from jaxmem.lm.config import Config  # noqa: E402
 from jaxmem.lm.decoder import forward  # noqa: E402
 from jaxmem.lm.model import Model  # noqa: E402

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxmem.lm.cartridges.conversations import (
+from jaxmem.lm.self_study.conversations import (
     KINDS,
     Conversation,
     load_conversations,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxmem.lm.cartridges.document import (
+from jaxmem.lm.self_study.document import (
     LONGEST,
     Span,
     chunks,

@@ -7,11 +7,11 @@ import pytest
 pytest.importorskip("tokenizers", reason="needs jaxmem[lm]")
 
 from jaxmem.lm import Config, Model, tiny
-from jaxmem.lm.cartridges.conversations import Conversation
 from jaxmem.lm.cartridges.evaluation import closed, exam, grade, off_topic, perplexity_change
 from jaxmem.lm.cartridges.prefix import take
 from jaxmem.lm.cartridges.reading import course_of, read_document, recitation
 from jaxmem.lm.cartridges.training import evaluate
+from jaxmem.lm.self_study.conversations import Conversation
 
 pytestmark = pytest.mark.usefixtures("unoptimised")
 TEXT = "The tower has 9 bells.\n\nA cat sleeps on the stair.\n\nMara keeps the keys."

@@ -14,12 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jaxmem.lm.config import Config, Llama3Scaling
-from jaxmem.lm.gguf_file import read_gguf, weights
-from jaxmem.lm.gguf_header import TYPES, GgufHeader, read_header
 from jaxmem.lm.parameters import check_params
 from jaxmem.lm.rope import frequencies
-from jaxmem.lm.smollm2 import smollm2_path
-from jaxmem.lm.weights import read_weights
+from jaxmem.lm.weights.gguf_file import read_gguf, weights
+from jaxmem.lm.weights.gguf_header import TYPES, GgufHeader, read_header
+from jaxmem.lm.weights.read import read_weights
+from jaxmem.lm.weights.smollm2 import smollm2_path
 
 gguf = pytest.importorskip("gguf")
 tokenizers = pytest.importorskip("tokenizers")
@@ -169,7 +169,7 @@ def test_types_of_weights(kind: str, dtype: str, tmp_path: Path) -> None:
 def test_random_blocks_as_gguf_has_them(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jaxmem.lm.gguf_file._PIECE", 1024)  # two rows at a time
+    monkeypatch.setattr("jaxmem.lm.weights.gguf_file._PIECE", 1024)  # two rows at a time
     quant = gguf.GGMLQuantizationType[kind]
     blocks = np.random.default_rng(3).integers(0, 255, (5, 512 // TYPES[quant][1], TYPES[quant][2]))
     rows = blocks.astype(np.uint8).reshape(5, -1)

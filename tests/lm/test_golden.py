@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxmem.lm.decoder import forward, init_cache
-from jaxmem.lm.hf_folder import read_params
+from jaxmem.lm.weights.hf_folder import read_params
 
 pytestmark = pytest.mark.usefixtures("unoptimised")
 

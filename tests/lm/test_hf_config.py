@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jaxmem.lm.config import Config, Llama3Scaling
-from jaxmem.lm.hf_config import decoder_config
+from jaxmem.lm.weights.hf_config import decoder_config
 
 SMALL = {
     "model_type": "llama",

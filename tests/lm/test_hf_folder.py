@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jaxmem.lm.config import Config
-from jaxmem.lm.hf_folder import read_folder
 from jaxmem.lm.parameters import check_params
-from jaxmem.lm.safetensors_file import file_tensors, folder_tensors
-from jaxmem.lm.weights import read_weights
+from jaxmem.lm.weights.hf_folder import read_folder
+from jaxmem.lm.weights.read import read_weights
+from jaxmem.lm.weights.safetensors_file import file_tensors, folder_tensors
 
 tokenizers = pytest.importorskip("tokenizers")
 safetensors = pytest.importorskip("safetensors.numpy")

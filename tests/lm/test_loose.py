@@ -2,8 +2,8 @@
 
 import pytest
 
-from jaxmem.lm.cartridges.conversations import Conversation
-from jaxmem.lm.cartridges.loose import loosened
+from jaxmem.lm.self_study.conversations import Conversation
+from jaxmem.lm.self_study.loose import loosened
 
 ROWS = [
     Conversation(f"Question {n}?", f"The keeper {n} cleans the lamp each Monday.", "template", None)

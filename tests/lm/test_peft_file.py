@@ -13,7 +13,7 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
-from jaxmem.lm.cartridges.peft_file import load_peft, save_peft
+from jaxmem.lm.cartridges.formats.peft_file import load_peft, save_peft
 from jaxmem.lm.config import Config
 from jaxmem.lm.model import Model
 from jaxmem.recall.cartridges import Cartridge

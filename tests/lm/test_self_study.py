@@ -10,15 +10,15 @@ import jax
 import numpy as np
 import pytest
 
-from jaxmem.lm.cartridges import self_study as module
-from jaxmem.lm.cartridges.conversations import Conversation
-from jaxmem.lm.cartridges.document import chunks
-from jaxmem.lm.cartridges.seeds import SEED_KINDS, all_seeds, seed_prompt
-from jaxmem.lm.cartridges.self_study import clean_answer, clean_question, self_study
 from jaxmem.lm.config import Config
 from jaxmem.lm.generation import Generated, generate
 from jaxmem.lm.model import Model
 from jaxmem.lm.parameters import init_params
+from jaxmem.lm.self_study import sampled as module
+from jaxmem.lm.self_study.conversations import Conversation
+from jaxmem.lm.self_study.document import chunks
+from jaxmem.lm.self_study.sampled import clean_answer, clean_question, self_study
+from jaxmem.lm.self_study.seeds import SEED_KINDS, all_seeds, seed_prompt
 from jaxmem.lm.tokenizer import tokenizer_from_gguf
 
 tokenizers = pytest.importorskip("tokenizers")

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from jaxmem.lm.cartridges.baselines import BASELINES, baseline, baselines, nbytes
-from jaxmem.lm.cartridges.conversations import Conversation, shared_runs
 from jaxmem.lm.cartridges.evaluation import exam, grade
 from jaxmem.lm.cartridges.machine import answer_tokens_s, repaid, shape_of, this_machine
 from jaxmem.lm.cartridges.runs import run_identity, step_seconds
@@ -17,6 +16,7 @@ from jaxmem.lm.cartridges.study import WAYS, Prepared, begin, make, prepare
 from jaxmem.lm.cartridges.training import Recipe, State
 from jaxmem.lm.config import Config, Llama3Scaling
 from jaxmem.lm.model import Model, load_model
+from jaxmem.lm.self_study.conversations import Conversation, shared_runs
 from jaxmem.lm.tiny import CONFIG, tiny, write_folder
 from jaxmem.roofline import Accelerator
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxmem.lm.cartridges import english
-from jaxmem.lm.cartridges.conversations import Conversation, shared_runs
-from jaxmem.lm.cartridges.phrases import clauses
-from jaxmem.lm.cartridges.tagging import tokens
-from jaxmem.lm.cartridges.templates import read_sources, template_conversations
+from jaxmem.lm.self_study import english
+from jaxmem.lm.self_study.conversations import Conversation, shared_runs
+from jaxmem.lm.self_study.phrases import clauses
+from jaxmem.lm.self_study.tagging import tokens
+from jaxmem.lm.self_study.templates import read_sources, template_conversations
 
 DOCUMENTS = sorted((Path(__file__).parents[2] / "examples" / "documents").glob("*.txt"))
 TOWER = (

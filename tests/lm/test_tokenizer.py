@@ -309,8 +309,8 @@ def test_bad_turns_texts_and_ids(tokenizer: Tokenizer) -> None:
 
 
 def test_smollm2_itself() -> None:
-    from jaxmem.lm.gguf_header import read_header
-    from jaxmem.lm.smollm2 import smollm2_path
+    from jaxmem.lm.weights.gguf_header import read_header
+    from jaxmem.lm.weights.smollm2 import smollm2_path
 
     try:
         path = smollm2_path()

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jaxmem.lm.cartridges import torch_pickle
-from jaxmem.lm.cartridges.torch_file import load_torch
+from jaxmem.lm.cartridges.formats import torch_pickle
+from jaxmem.lm.cartridges.formats.torch_file import load_torch
 from jaxmem.lm.config import Config
 
 OFFICIAL = Path(__file__).parent / "data" / "official.pt"

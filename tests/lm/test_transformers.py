@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from jaxmem.lm.decoder import forward, init_cache
-from jaxmem.lm.hf_folder import read_params
+from jaxmem.lm.weights.hf_folder import read_params
 
 pytest.importorskip("torch", exc_type=ImportError)
 pytest.importorskip("transformers", exc_type=ImportError)

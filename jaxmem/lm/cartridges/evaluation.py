@@ -7,12 +7,12 @@ import jax
 import numpy as np
 
 from jaxmem.common import Interval, clustered_bootstrap
-from jaxmem.lm.cartridges.conversations import Conversation
 from jaxmem.lm.cartridges.reading import Reading, example
 from jaxmem.lm.cartridges.rows import Places, Rows, most_places, pack, places
 from jaxmem.lm.cartridges.teacher import states_at
 from jaxmem.lm.divergence import BLOCK, score
 from jaxmem.lm.model import Model
+from jaxmem.lm.self_study.conversations import Conversation
 from jaxmem.recall.cartridges import Cartridge
 
 
@@ -182,4 +182,6 @@ def perplexity_change(student: Grade) -> float:
     Returns:
       0 for no change.
     """
-    return float(np.exp((student.nll - student.teacher_nll).sum() / student.answer_tokens.sum()) - 1.0)
+    return float(
+        np.exp((student.nll - student.teacher_nll).sum() / student.answer_tokens.sum()) - 1.0
+    )

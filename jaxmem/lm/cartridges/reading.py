@@ -6,14 +6,14 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxmem.common import check_size
-from jaxmem.lm.cartridges.conversations import Conversation
-from jaxmem.lm.cartridges.document import chunks
 from jaxmem.lm.cartridges.prefix import prefix_cartridge
 from jaxmem.lm.cartridges.rows import Example, Rows, pack
 from jaxmem.lm.cartridges.teacher import hard, teach
 from jaxmem.lm.cartridges.training import Course
 from jaxmem.lm.divergence import Lesson
 from jaxmem.lm.model import Model
+from jaxmem.lm.self_study.conversations import Conversation
+from jaxmem.lm.self_study.document import chunks
 from jaxmem.recall.cartridges import Cartridge, compose
 
 ROW_TOKENS = 128

@@ -11,13 +11,10 @@ from jax import Array
 
 from jaxmem.common import check_size, choice
 from jaxmem.lm.cartridges.compaction import attention_matching, evict, reference_queries
-from jaxmem.lm.cartridges.conversations import Conversation, without_shared_runs
 from jaxmem.lm.cartridges.fit import check_fit
 from jaxmem.lm.cartridges.prefix import first_question
 from jaxmem.lm.cartridges.reading import Reading, course_of, read_document
-from jaxmem.lm.cartridges.self_study import self_study
 from jaxmem.lm.cartridges.starts import STARTS, check_slots, start_cartridge
-from jaxmem.lm.cartridges.templates import template_conversations
 from jaxmem.lm.cartridges.training import (
     Course,
     Moment,
@@ -33,6 +30,9 @@ from jaxmem.lm.cartridges.training import (
 )
 from jaxmem.lm.generation import generate
 from jaxmem.lm.model import Model
+from jaxmem.lm.self_study.conversations import Conversation, without_shared_runs
+from jaxmem.lm.self_study.sampled import self_study
+from jaxmem.lm.self_study.templates import template_conversations
 from jaxmem.recall.cartridges import Cartridge
 
 QUESTIONS = 600

@@ -14,14 +14,14 @@ import numpy as np
 from jax import Array
 
 from jaxmem.common import check_size, choice, progress
-from jaxmem.lm.cartridges.clauses import words_for
-from jaxmem.lm.cartridges.conversations import Conversation
-from jaxmem.lm.cartridges.document import Span, chunks
 from jaxmem.lm.cartridges.prefix import prefix_cartridge
-from jaxmem.lm.cartridges.seeds import SEED_KINDS, all_seeds, seed_prompt
-from jaxmem.lm.cartridges.templates import read_sources
 from jaxmem.lm.generation import Generated, generate
 from jaxmem.lm.model import Model
+from jaxmem.lm.self_study.clauses import words_for
+from jaxmem.lm.self_study.conversations import Conversation
+from jaxmem.lm.self_study.document import Span, chunks
+from jaxmem.lm.self_study.seeds import SEED_KINDS, all_seeds, seed_prompt
+from jaxmem.lm.self_study.templates import read_sources
 from jaxmem.lm.tokenizer import Tokenizer
 from jaxmem.recall.cartridges import Cartridge
 

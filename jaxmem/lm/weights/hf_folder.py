@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 
 from jaxmem.lm.config import Config
-from jaxmem.lm.hf_config import decoder_config
 from jaxmem.lm.parameters import Params
-from jaxmem.lm.safetensors_file import TensorFile, folder_tensors
-from jaxmem.lm.stacking import check_tensors, file_names, stacked
 from jaxmem.lm.tokenizer import Tokenizer, tokenizer_from_folder
+from jaxmem.lm.weights.hf_config import decoder_config
+from jaxmem.lm.weights.safetensors_file import TensorFile, folder_tensors
+from jaxmem.lm.weights.stacking import check_tensors, file_names, stacked
 from jaxmem.roofline.hf_fields import load
 
 _NAMES = {

@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 
 from jaxmem.lm.config import Config
-from jaxmem.lm.gguf_file import read_gguf
-from jaxmem.lm.hf_folder import read_folder
 from jaxmem.lm.parameters import Params
 from jaxmem.lm.tokenizer import Tokenizer
+from jaxmem.lm.weights.gguf_file import read_gguf
+from jaxmem.lm.weights.hf_folder import read_folder
 
 
 def read_weights(

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from jaxmem.common import check_size
-from jaxmem.lm.cartridges import english, questions
-from jaxmem.lm.cartridges.clauses import Clauses, spaced, words_for
-from jaxmem.lm.cartridges.conversations import Conversation
-from jaxmem.lm.cartridges.document import is_heading, paragraphs, sentences
-from jaxmem.lm.cartridges.phrases import Phrase, noun_phrases
-from jaxmem.lm.cartridges.tagging import tokens
+from jaxmem.lm.self_study import english, forms
+from jaxmem.lm.self_study.clauses import Clauses, spaced, words_for
+from jaxmem.lm.self_study.conversations import Conversation
+from jaxmem.lm.self_study.document import is_heading, paragraphs, sentences
+from jaxmem.lm.self_study.phrases import Phrase, noun_phrases
+from jaxmem.lm.self_study.tagging import tokens
 
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 _LOWER = re.compile(r"\b[^\W\d_A-Z][^\W\d_]*")
@@ -200,7 +200,7 @@ class _Maker:
             and (other.start < other.head or other.kind != "what")
         ]  # fmt: skip
         second = rng.choice(others) if others and rng.random() < 0.22 else None
-        question = questions.question(parts, rng, number, phrase, second)
+        question = forms.question(parts, rng, number, phrase, second)
         if question is None:
             return None
         return question, self._answer(rng, number, phrase, second)
@@ -236,7 +236,7 @@ class _Maker:
         """A reason, a purpose or a condition asked for, or what comes of it."""
         if not self.source.parts.links:
             return None
-        return questions.linked(self.source.parts, rng, *next(self._links))
+        return forms.linked(self.source.parts, rng, *next(self._links))
 
     def _about(self, rng: random.Random) -> tuple[str, str] | None:
         """What the text says of a name or a thing."""

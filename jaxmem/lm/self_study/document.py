@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from jaxmem.lm.cartridges.english import listed
+from jaxmem.lm.self_study.english import listed
 
 LONGEST = 600  # characters of a sentence: what never ends is cut at a space
 

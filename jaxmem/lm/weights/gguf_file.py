@@ -12,11 +12,11 @@ import numpy as np
 
 from jaxmem.common.safetensors_header import short
 from jaxmem.lm.config import Config, Llama3Scaling
-from jaxmem.lm.gguf_header import GgufHeader, GgufTensor, read_header, tensor_content
 from jaxmem.lm.parameters import Params
 from jaxmem.lm.rope import frequencies
-from jaxmem.lm.stacking import check_tensors, file_names, stacked
 from jaxmem.lm.tokenizer import Tokenizer, tokenizer_from_gguf
+from jaxmem.lm.weights.gguf_header import GgufHeader, GgufTensor, read_header, tensor_content
+from jaxmem.lm.weights.stacking import check_tensors, file_names, stacked
 
 _NAMES = {
     "embedding": "token_embd.weight",

@@ -9,7 +9,7 @@ import random
 from collections.abc import Sequence
 
 from jaxmem.common import check_number
-from jaxmem.lm.cartridges.conversations import Conversation
+from jaxmem.lm.self_study.conversations import Conversation
 
 LOOSE = 0.5
 """Share of the template conversations whose answer is put out of order."""

@@ -3,8 +3,8 @@
 import random
 import re
 
-from jaxmem.lm.cartridges import english
-from jaxmem.lm.cartridges.clauses import (
+from jaxmem.lm.self_study import english
+from jaxmem.lm.self_study.clauses import (
     CAUSAL,
     Clauses,
     head_word,
@@ -12,8 +12,8 @@ from jaxmem.lm.cartridges.clauses import (
     stopped,
     words_for,
 )
-from jaxmem.lm.cartridges.phrases import Clause, Phrase, kind_of, noun_phrases
-from jaxmem.lm.cartridges.tagging import CALLED
+from jaxmem.lm.self_study.phrases import Clause, Phrase, kind_of, noun_phrases
+from jaxmem.lm.self_study.tagging import CALLED
 
 _BE_LIKE = english.BE | english.MODALS
 _HAVE = frozenset(("has", "have", "had"))

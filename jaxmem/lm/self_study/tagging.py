@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from jaxmem.lm.cartridges import english
+from jaxmem.lm.self_study import english
 
 _TOKEN = re.compile(
     r"""(?:Mr|Mrs|Ms|Dr|St|Prof|Capt|Gen|Col|Lt|Sgt|Rev|Mt)\.(?=\s)  # a title is part of a name

@@ -3,9 +3,9 @@
 import random
 import re
 
-from jaxmem.lm.cartridges import english
-from jaxmem.lm.cartridges.phrases import Clause, Phrase, clauses, kind_of, noun_phrases
-from jaxmem.lm.cartridges.tagging import Token
+from jaxmem.lm.self_study import english
+from jaxmem.lm.self_study.phrases import Clause, Phrase, clauses, kind_of, noun_phrases
+from jaxmem.lm.self_study.tagging import Token
 
 CAUSAL = frozenset(("because", "so that"))
 _TIMELY = english.listed("when if after before until unless while once whenever since although")

@@ -17,7 +17,7 @@ from jaxmem.common.files import atomic_path, write_text
 from jaxmem.common.safetensors_header import short
 from jaxmem.lm.cartridges.fit import check_fit, check_packed, check_plain
 from jaxmem.lm.model import Model
-from jaxmem.lm.safetensors_file import file_tensors
+from jaxmem.lm.weights.safetensors_file import file_tensors
 from jaxmem.recall.cartridges import Cartridge
 from jaxmem.roofline.hf_fields import load
 

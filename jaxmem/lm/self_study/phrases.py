@@ -3,8 +3,8 @@
 import itertools
 from typing import NamedTuple
 
-from jaxmem.lm.cartridges import english
-from jaxmem.lm.cartridges.tagging import CALLED, FINITE, Token
+from jaxmem.lm.self_study import english
+from jaxmem.lm.self_study.tagging import CALLED, FINITE, Token
 
 _NO_CASE = frozenset(("than", "like", "except", "per"))
 _NOMINAL = frozenset(("NOUN", "NAME", "NUM", "YEAR", "ED", "ING"))
