@@ -4,7 +4,7 @@
 - `read_document`, `course_of`, `train`: its steps one by one.
 - `start_cartridge`, `evict`, `attention_matching`: smaller caches at once, without training.
 - `exam`, `grade`, `closed`: what is known afterwards.
-- `compose`, `reposition`; `save`, `load`; `formats`: PEFT folders, `.pt` files, Hugging Face caches.
+- `compose`, `reposition`; `save`, `load`; `formats`: those of PEFT, torch and Hugging Face.
 """
 
 from jaxmem.lm.cartridges import formats

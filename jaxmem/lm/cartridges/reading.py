@@ -181,21 +181,3 @@ def recitation(model: Model, reading: Reading, row_tokens: int = ROW_TOKENS) -> 
     examples = [Example(tuple(p[:1]), tuple(p[1:])) for p in pieces if len(p) > 1]
     rows = pack(examples, row_tokens)
     return Course(rows, hard(rows))
-
-
-def joined(courses: Sequence[Course]) -> Course:
-    """Courses one after another.
-
-    Args:
-      courses: of rows of one length and lessons of one kind.
-
-    Returns:
-      One course.
-    """
-    rows = Rows(*(np.concatenate(parts) for parts in zip(*(course.rows for course in courses))))
-    lessons = [course.lesson for course in courses]
-    parts = [
-        None if any(part is None for part in found) else np.concatenate(found)
-        for found in zip(*lessons)
-    ]
-    return Course(rows, Lesson(*parts))

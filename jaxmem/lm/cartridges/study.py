@@ -31,6 +31,7 @@ from jaxmem.lm.cartridges.training import (
 from jaxmem.lm.generation import generate
 from jaxmem.lm.model import Model
 from jaxmem.lm.self_study.conversations import Conversation, without_shared_runs
+from jaxmem.lm.self_study.loose import LOOSE, loosened
 from jaxmem.lm.self_study.sampled import self_study
 from jaxmem.lm.self_study.templates import template_conversations
 from jaxmem.recall.cartridges import Cartridge
@@ -82,6 +83,7 @@ def prepare(
     *,
     seed: int = 0,
     questions: int = QUESTIONS,
+    loose: float = LOOSE,
     sampled: int = 0,
     brought: Sequence[Conversation] = (),
     made: Sequence[Conversation] | None = None,
@@ -97,6 +99,7 @@ def prepare(
       text: the document.
       seed: of templates, samples, the choice of what is held out.
       questions: conversations from templates.
+      loose: share of these whose answer is put out of order, see `loosened`.
       sampled: conversations that the model makes up.
       brought: a user's questions, trained on; one without an answer gets the teacher's greedy one.
       made: conversations of an earlier time in place of templates and samples.
@@ -143,7 +146,9 @@ def prepare(
     else:
         # Those kept do not depend on how many there are, so that a budget's run can be resumed.
         kept = _kept(seed, text, held_out, apart)
-        rest = [] if budget_s is not None else _templates(seed, text, questions, [*apart, *kept])
+        rest = []
+        if budget_s is None:
+            rest = loosened(_templates(seed, text, questions, [*apart, *kept]), seed, loose)
         if sampled:
             rest += _without(self_study(model, text, seed, sampled), [*apart, *kept])
     at = lap("making conversations", at)
@@ -154,7 +159,7 @@ def prepare(
         each_s = _taught_seconds(model, reading, kept) * (1.0 + _LEARNING)
         left_s = budget_s - (time.monotonic() - began) - _OVERHEAD_S
         questions = int(min(max(left_s / each_s, _FEWEST), _MOST))
-        rest += _templates(seed, text, questions, [*apart, *kept])
+        rest += loosened(_templates(seed, text, questions, [*apart, *kept]), seed, loose)
     rest = [*rest, *_without(brought, apart)]
     course = course_of(model, reading, rest)
     at = lap("the teacher's rows", at)

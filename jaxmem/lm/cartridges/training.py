@@ -31,70 +31,6 @@ from jaxmem.lm.parameters import Params
 from jaxmem.recall.cartridges import Cartridge
 
 
-@dataclasses.dataclass(frozen=True)
-class Recipe:
-    """How a cartridge is trained.
-
-    Attributes:
-      steps: of the optimiser.
-      batch: rows a step.
-      learning_rate: of Adam, in units of each layer's root mean square key or value.
-      warm_up: share of the steps over which the rate rises.
-      floor: share of the rate that is left at the end; 1 for a constant rate.
-      clip: largest norm of a gradient, or None.
-      keys, values, bias: which parts are trained; a bias that is not there is made.
-      evaluate: times that held-out rows are looked at; the best of these moments is kept.
-      remat: whether memory is saved by computing everything twice.
-    """
-
-    steps: int = 100
-    batch: int = 8
-    learning_rate: float = 0.02
-    warm_up: float = 0.05
-    floor: float = 0.05
-    clip: float | None = 1.0
-    keys: bool = True
-    values: bool = True
-    bias: bool = False
-    evaluate: int = 4
-    remat: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("steps", "batch", "evaluate"):
-            check_size(name, getattr(self, name))
-        for name, high in (("learning_rate", 10.0), ("warm_up", 1.0), ("floor", 1.0)):
-            check_number(name, getattr(self, name), 0.0, high, scalar=True)
-        if self.clip is not None:
-            check_number("clip", self.clip, 1e-12, scalar=True)
-        if not (self.keys or self.values or self.bias):
-            raise ValueError("expected keys, values or bias to be trained, got none of them")
-
-    def rate(self, step: int) -> float:
-        """The learning rate of a step: warm-up and cosine decay.
-
-        Args:
-          step: steps done.
-
-        Returns:
-          The rate.
-        """
-        rise = max(1.0, self.warm_up * self.steps)
-        done = min(max((step - rise) / max(1.0, self.steps - rise), 0.0), 1.0)
-        decay = self.floor + (1.0 - self.floor) * 0.5 * (1.0 + math.cos(math.pi * done))
-        return self.learning_rate * min((step + 1.0) / rise, 1.0) * decay
-
-    @property
-    def kind(self) -> "Recipe":
-        """The recipe without what changes no program: equal kinds share a compiled step."""
-        return dataclasses.replace(
-            self, steps=1, batch=1, learning_rate=0.0, warm_up=0.0, floor=0.0, evaluate=1
-        )
-
-
-Adapters = dict[str, tuple[Array, Array]]
-"""LoRA: W + A B for some of the layers' products, pairs ([L, I, r], [L, r, O]) by name."""
-
-
 class Slots(NamedTuple):
     """What is trained: the slots of a cartridge, or low-rank changes of the model's products.
 
@@ -164,17 +100,6 @@ class Trained(NamedTuple):
     slots: Slots
     history: tuple[Moment, ...]
     status: Status
-
-
-class Course(NamedTuple):
-    """Rows and what the teacher says of them.
-
-    rows: [R, T].
-    lesson: ids and log_probs [R, T, k], or hidden [R, T, D].
-    """
-
-    rows: Rows
-    lesson: Lesson
 
 
 def train(
@@ -256,53 +181,6 @@ def train(
     return Trained(best, state.best, state.history, _status(state))
 
 
-def lora(
-    key: Array, config: Config, rank: int, names: tuple[str, ...] = ("query", "value")
-) -> Adapters:
-    """Low-rank changes of the layers' products, none yet: B is 0.
-
-    Args:
-      key: PRNG key.
-      config: the model's shape.
-      rank: r.
-      names: of the products.
-
-    Returns:
-      A [L, I, r], normal with deviation 1 / sqrt(I), and B [L, r, O] by name.
-
-    Raises:
-      ValueError: if there is no such product, or the rank is below 1.
-
-    Source: Hu et al. 2021, arXiv:2106.09685.
-    """
-    check_size("rank", rank)
-    made = {}
-    for number, name in enumerate(names):
-        shape = config.shapes.get(f"layers.{name}", ())
-        if len(shape) != 3:
-            raise ValueError(f"expected the name of a product of the layers, got {name!r}")
-        layers, inputs, outputs = shape
-        first = jax.random.normal(jax.random.fold_in(key, number), (layers, inputs, rank))
-        made[name] = first / np.sqrt(inputs), jnp.zeros((layers, rank, outputs))
-    return made
-
-
-def lora_rank(config: Config, slots: int, names: tuple[str, ...] = ("query", "value")) -> int:
-    """The rank at which adapters have the bytes of a cartridge, or the next below.
-
-    Args:
-      config: the model's shape.
-      slots: of the cartridge.
-      names: of the products.
-
-    Returns:
-      The rank, at least 1.
-    """
-    shapes = [config.shapes[f"layers.{name}"] for name in names]
-    each = sum(layers * (inputs + outputs) for layers, inputs, outputs in shapes)
-    return max(1, slots * 2 * config.layers * config.kv_heads * config.head_dim // each)
-
-
 def student(
     params: Params, cartridge: Cartridge | None, slots: Slots
 ) -> tuple[Params, Cartridge | None]:
@@ -327,32 +205,6 @@ def student(
     return params, dataclasses.replace(
         cartridge, keys=slots.keys, values=slots.values, bias=slots.bias
     )
-
-
-def batch_of(
-    course: Course, numbers: np.ndarray, batch: int, room: int
-) -> tuple[Rows, Lesson, Places]:
-    """Some rows, the places of their predicted tokens and the teacher's words on these.
-
-    Args:
-      course: all rows.
-      numbers: which, at most `batch`.
-      batch: rows there shall be.
-      room: predicted tokens there shall be room for, M.
-
-    Returns:
-      Rows [batch, T], a lesson of [M, ...] arrays and the places [M].
-    """
-    rows = take_rows(course.rows, numbers, batch)
-    there = places(rows.targets, room)
-
-    def pick(array: Any) -> Any:
-        if array is None:
-            return None
-        flat = array[numbers].reshape(-1, array.shape[-1])
-        return flat[np.minimum(there.at, len(flat) - 1)]
-
-    return rows, Lesson(*(pick(part) for part in course.lesson)), there
 
 
 def evaluate(
