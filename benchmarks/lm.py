@@ -42,10 +42,12 @@ from lm_setting import (
 )
 
 from jaxmem.lm import Config, Model, forward, generate, smollm2
+from jaxmem.lm.cartridges.course import batch_of
 from jaxmem.lm.cartridges.prefix import first_question
+from jaxmem.lm.cartridges.recipe import Recipe
 from jaxmem.lm.cartridges.rows import places
 from jaxmem.lm.cartridges.teacher import teach
-from jaxmem.lm.cartridges.training import Recipe, _loss, batch_of, train
+from jaxmem.lm.cartridges.training import batch_kl, train
 from jaxmem.lm.divergence import BLOCK
 from jaxmem.lm.parameters import Params
 from jaxmem.lm.weights.smollm2 import smollm2_path
@@ -133,7 +135,7 @@ def _apart(what: str, difference: Any, most: float) -> dict[str, Any]:
 def _gradient(params: Params, config: Config, start: Cartridge, batch: Any, first: int) -> Any:
     def loss(keys: jax.Array, values: jax.Array) -> jax.Array:
         changed = dataclasses.replace(start, keys=keys, values=values)
-        return _loss(params, config, changed, *batch, first)
+        return batch_kl(params, config, changed, *batch, first)
 
     return jax.value_and_grad(loss, (0, 1))(start.keys, start.values)
 

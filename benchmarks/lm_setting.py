@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmem.lm import Config
+from jaxmem.lm.cartridges.course import Course
 from jaxmem.lm.cartridges.prefix import prefix_cartridge
 from jaxmem.lm.cartridges.rows import Example, Rows, pack
 from jaxmem.lm.cartridges.teacher import teach
-from jaxmem.lm.cartridges.training import Course
 from jaxmem.lm.parameters import Params
 from jaxmem.recall.cartridges import Cartridge
 

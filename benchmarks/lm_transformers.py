@@ -15,7 +15,7 @@ import transformers
 
 from jaxmem.lm import Config
 from jaxmem.lm.parameters import Params, flat
-from jaxmem.lm.weights.hf_folder import _NAMES
+from jaxmem.lm.weights.hf_folder import NAMES
 
 Pairs = list[tuple[torch.Tensor, torch.Tensor]]
 """Keys and values [1, G, P, K] of each layer."""
@@ -71,10 +71,10 @@ def build(config: Config, params: Params) -> Any:
     for name, array in flat(params).items():
         whole = torch.from_numpy(np.array(array, np.float32))
         if not name.startswith("layers."):
-            state[_NAMES[name]] = whole
+            state[NAMES[name]] = whole
             continue
         for layer, part in enumerate(whole):
-            state[_NAMES[name].format(layer)] = part.T.contiguous() if part.ndim == 2 else part
+            state[NAMES[name].format(layer)] = part.T.contiguous() if part.ndim == 2 else part
     missing, unknown = model.load_state_dict(state, strict=False)
     if unknown or set(missing) - ({"lm_head.weight"} if config.tied else set()):
         raise ValueError(f"expected the parameters of LlamaForCausalLM, got {missing}, {unknown}")

@@ -106,6 +106,10 @@ def public_modules() -> list[ModuleType]:
         "jaxmem.recall.limits",
         "jaxmem.recall.memories",
         "jaxmem.dialogue.systems",
+        "jaxmem.lm.cartridges",
+        "jaxmem.lm.cartridges.formats",
+        "jaxmem.lm.self_study",
+        "jaxmem.lm.weights",
     ]
     names += [m.name for m in pkgutil.iter_modules(jaxmem.__path__, "jaxmem.") if m.ispkg]
     return [importlib.import_module(name) for name in names]

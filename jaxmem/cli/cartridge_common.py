@@ -12,7 +12,7 @@ from jaxmem.common import open_text
 
 if TYPE_CHECKING:
     from jaxmem.lm import Model
-    from jaxmem.lm.cartridges.training import State
+    from jaxmem.lm.cartridges.state import State
 
 _MOST_BYTES = 2**28  # of a document: no model reads as much
 

@@ -182,8 +182,9 @@ def _make(
     """One cartridge; what its training took has the rows' making in it."""
     from jaxmem.lm.cartridges.baselines import baseline
     from jaxmem.lm.cartridges.reading import recitation
+    from jaxmem.lm.cartridges.recipe import Recipe
+    from jaxmem.lm.cartridges.state import Status
     from jaxmem.lm.cartridges.study import make
-    from jaxmem.lm.cartridges.training import Recipe, Status
 
     if method not in _TRAINED:
         began = time.monotonic()

@@ -25,8 +25,9 @@ from jaxmem.common import choice
 
 if TYPE_CHECKING:
     from jaxmem.lm import Model
+    from jaxmem.lm.cartridges.recipe import Recipe
+    from jaxmem.lm.cartridges.state import Moment, State, Trained
     from jaxmem.lm.cartridges.study import Prepared
-    from jaxmem.lm.cartridges.training import Moment, Recipe, State, Trained
     from jaxmem.lm.self_study.conversations import Conversation
     from jaxmem.recall.cartridges import Cartridge
 
@@ -214,8 +215,8 @@ def _recipe(
     resumed: dict[str, str],
 ) -> "Recipe | None":
     """How to train: steps as asked for, or as many as the time allows."""
+    from jaxmem.lm.cartridges.recipe import Recipe
     from jaxmem.lm.cartridges.runs import step_seconds
-    from jaxmem.lm.cartridges.training import Recipe
 
     steps = 100 if args.steps is None else args.steps
     if args.minutes is None and not steps:
@@ -252,16 +253,17 @@ def _trained(
     began: float,
 ) -> "Trained":
     from jaxmem.lm.cartridges.checkpoint import load_state, save_state
-    from jaxmem.lm.cartridges.runs import first_state, run_identity
+    from jaxmem.lm.cartridges.runs import run_identity
+    from jaxmem.lm.cartridges.state import Status
     from jaxmem.lm.cartridges.study import make
-    from jaxmem.lm.cartridges.training import Status
+    from jaxmem.lm.cartridges.training import init_state
 
     if recipe is None:
         return make(prepared, model, start.slots, None, start)
     identity = run_identity(prepared, model, start.slots, recipe, args.start, args.seed)
     state = None
     if args.resume and partial.exists():
-        state = load_state(partial, first_state(start, recipe), identity)
+        state = load_state(partial, init_state(start, recipe), identity)
         notice(f"going on with {partial} at step {state.history[-1].step:,} of {recipe.steps:,}")
     saved = -math.inf
     shown = RunLine(recipe.steps)

@@ -25,11 +25,17 @@ def own_read(query: Array, keys: Array, values: Array, seen: Array, scale: float
     Returns:
       Output [B, T, G, R, K] and log-sum-exp [B, T, G, R], at least float32.
     """
-    logits = scale * _einsum("btgrk,bsgk->bgrts", query, keys)
-    logits = jnp.where(seen[:, None, None], logits, jnp.finfo(logits.dtype).min)
-    weights, log_sum_exp = _softmax(logits)
-    output = _einsum("bgrts,bsgk->btgrk", weights, values)
-    return Read(output, jnp.moveaxis(log_sum_exp, -1, 1))
+    batch, length, groups, repeats, dim = query.shape
+    # A head group's queries in one piece: a product's result then needs no transposition.
+    asked = jnp.moveaxis(scale * query, 2, 1).reshape(batch, groups, length * repeats, dim)
+    logits = _einsum("bgmk,bsgk->bgms", asked, keys)
+    logits = logits.reshape(batch, groups, length, repeats, -1)
+    logits = jnp.where(seen[:, None, :, None], logits, jnp.finfo(logits.dtype).min)
+    weights, total, log_sum_exp = _softmax(logits)
+    weights = weights.reshape(batch, groups, length * repeats, -1)
+    output = _einsum("bgms,bsgk->bgmk", weights, values)
+    output = output.reshape(batch, groups, length, repeats, dim) / total
+    return Read(jnp.moveaxis(output, 1, 2), jnp.moveaxis(log_sum_exp, 1, 2))
 
 
 def shared_read(
@@ -60,14 +66,14 @@ def shared_read(
     flat = query.reshape(rows, groups, repeats, dim)
 
     def read(tile: Array) -> tuple[Array, Array]:  # [N, G, R, K]
-        logits = scale * _einsum("ngrk,gpk->gnrp", tile, keys)
+        logits = _einsum("ngrk,gpk->gnrp", scale * tile, keys)
         if bias is not None:
             logits = logits + bias[:, None, None]
         if mask is not None:
             logits = jnp.where(mask[:, None, None], logits, jnp.finfo(logits.dtype).min)
-        weights, log_sum_exp = _softmax(logits)
-        output = _einsum("gnrp,gpk->ngrk", weights, values)
-        return output, jnp.moveaxis(log_sum_exp, 0, 1)
+        weights, total, log_sum_exp = _softmax(logits)
+        output = _einsum("gnrp,gpk->gnrk", weights, values) / total
+        return jnp.moveaxis(output, 0, 1), jnp.moveaxis(log_sum_exp, 0, 1)
 
     size = max(16, TILE_LOGITS // (groups * repeats * keys.shape[1]))
     if rows <= size:
@@ -97,11 +103,12 @@ def both(first: Read, second: Read) -> Read:
     return Read(output, jnp.logaddexp(first.log_sum_exp, second.log_sum_exp))
 
 
-def _softmax(logits: Array) -> tuple[Array, Array]:
+def _softmax(logits: Array) -> tuple[Array, Array, Array]:
+    """Weights that are not normalised, their sum [..., 1] and the log-sum-exp [...]."""
     top = jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True))
     weights = jnp.exp(logits - top)
     total = jnp.sum(weights, axis=-1, keepdims=True)
-    return weights / total, (top + jnp.log(total))[..., 0]
+    return weights, total, (top + jnp.log(total))[..., 0]
 
 
 def _einsum(what: str, first: Array, second: Array) -> Array:

@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.ad_checkpoint import checkpoint_name
 
 from jaxmem.lm.attention import both, own_read, shared_read
 from jaxmem.lm.config import Config
-from jaxmem.lm.parameters import Params
-from jaxmem.lm.product import product, transposed_product
-from jaxmem.lm.rope import angles, rotate
+from jaxmem.lm.layer import after_attention, query_key_value, rms_norm
+from jaxmem.lm.parameters import Params, head_of
+from jaxmem.lm.product import transposed_product
+from jaxmem.lm.rope import angles
 from jaxmem.recall.cartridges import Cartridge
 
 # A gradient keeps what the large products made and computes the rest again: on a CPU, writing and
@@ -106,7 +106,7 @@ def logits(params: Params, hidden: Array) -> Array:
     Returns:
       [..., V].
     """
-    return transposed_product(hidden, params.get("head", params["embedding"]))
+    return transposed_product(hidden, head_of(params))
 
 
 def hidden_states(
@@ -136,7 +136,8 @@ def hidden_states(
     if cache is None:
         return hidden, None
     added = ids.shape[1] if lengths is None else lengths
-    return hidden, Cache(*kept, cache.lengths + added)
+    keys, values = kept
+    return hidden, Cache(keys, values, cache.lengths + added)
 
 
 def queries(
@@ -183,7 +184,7 @@ def _run(
         layers["cache"] = cache.keys, cache.values
     step = jax.checkpoint(partial(_layer, config, shared), policy=None if remat else _KEPT)
     stream, kept = jax.lax.scan(step, stream, layers)
-    return _rms_norm(stream, params["norm"], config.norm_eps), kept
+    return rms_norm(stream, params["norm"], config.norm_eps), kept
 
 
 def _layer(
@@ -191,8 +192,8 @@ def _layer(
 ) -> tuple[Array, Any]:
     """x + attention(norm(x)), then x + feed-forward(norm(x))."""
     weights = layer["params"]
-    normed = _rms_norm(stream, weights["attention_norm"], config.norm_eps)
-    query, keys, values = _query_key_value(config, shared, weights, normed)
+    normed = rms_norm(stream, weights["attention_norm"], config.norm_eps)
+    query, keys, values = query_key_value(config, weights, normed, shared.cosine, shared.sine)
     kept: Any = query if shared.queries else None
     if "cache" in layer:
         keys, values = kept = tuple(
@@ -201,39 +202,7 @@ def _layer(
     read = own_read(query, keys, values, shared.seen, config.scale)
     if "slots" in layer:
         read = both(read, shared_read(query, scale=config.scale, **layer["slots"]))
-    output = read.output.reshape(*stream.shape[:2], -1)
-    stream = stream + _product(output, weights["output"])
-    normed = _rms_norm(stream, weights["feed_forward_norm"], config.norm_eps)
-    gated = jax.nn.silu(_product(normed, weights["gate"])) * _product(normed, weights["up"])
-    return stream + _product(gated, weights["down"]), kept
-
-
-def _product(rows: Array, weights: Array) -> Array:
-    return checkpoint_name(product(rows, weights), "product")
-
-
-def _query_key_value(
-    config: Config, shared: _Shared, weights: dict[str, Array], normed: Array
-) -> tuple[Array, Array, Array]:
-    """[B, T, G, R, K], [B, T, G, K] and [B, T, G, K], queries and keys rotated."""
-    rows = normed.shape[:2]
-
-    def project(name: str, *shape: int) -> Array:
-        made = _product(normed, weights[name])
-        if config.qkv_bias:
-            made = made + weights[f"{name}_bias"]
-        made = made.reshape(*rows, *shape, config.head_dim)
-        if config.qk_norm and name != "value":
-            made = _rms_norm(made, weights[f"{name}_norm"], config.norm_eps)
-        return made
-
-    repeats = config.heads // config.kv_heads
-    query = project("query", config.kv_heads, repeats)
-    keys, values = project("key", config.kv_heads), project("value", config.kv_heads)
-    cosine, sine = shared.cosine[:, :, None], shared.sine[:, :, None]
-    query = rotate(query, cosine[:, :, None], sine[:, :, None])
-    keys = rotate(keys, cosine, sine)
-    return query, keys, values
+    return after_attention(config, weights, stream, read.output), kept
 
 
 def _seen(ids: Array, segment_ids: Array | None, cache: Cache | None) -> Array:
@@ -248,16 +217,10 @@ def _seen(ids: Array, segment_ids: Array | None, cache: Cache | None) -> Array:
     return seen & (segment_ids[:, :, None] == segment_ids[:, None, :])
 
 
-def _write(old: Array, new: Array, lengths: Array | None) -> Array:
+def _write(old: Array, new: Array, lengths: Any) -> Array:
     """Old [B, S, G, K] with new [B, T, G, K] from each row's length on."""
 
     def row(there: Array, more: Array, start: Array) -> Array:
         return jax.lax.dynamic_update_slice_in_dim(there, more.astype(there.dtype), start, 0)
 
     return jax.vmap(row)(old, new, lengths)
-
-
-def _rms_norm(rows: Array, weight: Array, eps: float) -> Array:
-    """x / rms(x) * w."""
-    square = jnp.mean(jnp.square(rows), axis=-1, keepdims=True)
-    return rows * jax.lax.rsqrt(square + eps) * weight

@@ -10,7 +10,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
+from jax.typing import ArrayLike
 
 from jaxmem.lm.product import transposed_product
 
@@ -26,9 +28,9 @@ class Lesson(NamedTuple):
     hidden: [..., D] the teacher's last states, from which its whole distribution follows, or None.
     """
 
-    ids: Array
-    log_probs: Array
-    hidden: Array | None = None
+    ids: Array | np.ndarray
+    log_probs: Array | np.ndarray
+    hidden: Array | np.ndarray | None = None
 
 
 def top_k_kl(logits: Array, lesson: Lesson) -> Array:
@@ -75,7 +77,7 @@ def whole_kl(logits: Array, teacher: Array) -> Array:
     return jnp.sum(jnp.exp(wanted) * (wanted - given), axis=-1)
 
 
-def mean_kl(hidden: Array, head: Array, lesson: Lesson, weights: Array) -> Array:
+def mean_kl(hidden: Array, head: Array, lesson: Lesson, weights: ArrayLike) -> Array:
     """Weighted mean of the KL of predicted tokens, with the gradient by `hidden` alone.
 
     Args:
@@ -87,6 +89,7 @@ def mean_kl(hidden: Array, head: Array, lesson: Lesson, weights: Array) -> Array
     Returns:
       Nats a token, scalar.
     """
+    weights = jnp.asarray(weights)
     return _weighted(hidden, head, lesson, weights / jnp.sum(weights))
 
 
@@ -106,7 +109,7 @@ def _sum_and_gradient(
             if taught.hidden is None:
                 kl = top_k_kl(logits, taught)
             else:
-                kl = whole_kl(logits, transposed_product(taught.hidden, head))
+                kl = whole_kl(logits, transposed_product(jnp.asarray(taught.hidden), head))
             return jnp.sum(share * kl)
 
         return jax.value_and_grad(loss)(states)

@@ -10,9 +10,8 @@ from jax.typing import DTypeLike
 
 from jaxmem.lm.attention import both, shared_read
 from jaxmem.lm.config import Config
-from jaxmem.lm.decoder import _query_key_value, _rms_norm, _Shared
+from jaxmem.lm.layer import after_attention, query_key_value, rms_norm
 from jaxmem.lm.parameters import Params
-from jaxmem.lm.product import product
 from jaxmem.lm.rope import angles
 from jaxmem.recall.attention import Read
 from jaxmem.recall.cartridges import Cartridge
@@ -171,12 +170,12 @@ def _layers(
             for name in ("keys", "values", "bias", "mask")
             if getattr(cartridge, name) is not None
         }
-    shared = _Shared(*angles(config, positions), jnp.ones((), bool))
+    cosine, sine = angles(config, positions)
 
     def step(stream: Array, layer: dict[str, Any]) -> tuple[Array, KeysValues]:
         weights = layer["params"]
-        normed = _rms_norm(stream, weights["attention_norm"], config.norm_eps)
-        query, keys, values = _query_key_value(config, shared, weights, normed)
+        normed = rms_norm(stream, weights["attention_norm"], config.norm_eps)
+        query, keys, values = query_key_value(config, weights, normed, cosine, sine)
         own = KeysValues(jnp.swapaxes(keys, 1, 2), jnp.swapaxes(values, 1, 2))  # [B, G, T, K]
         # The queries of a head group in one piece: then the products need no transposed copies.
         batch, length, groups, repeats, dim = query.shape
@@ -189,13 +188,10 @@ def _layers(
         found = Read(output, log_sum_exp)
         if "slots" in layer:
             found = both(found, shared_read(query, scale=config.scale, **layer["slots"]))
-        stream = stream + product(found.output.reshape(*ids.shape, -1), weights["output"])
-        normed = _rms_norm(stream, weights["feed_forward_norm"], config.norm_eps)
-        gated = jax.nn.silu(product(normed, weights["gate"])) * product(normed, weights["up"])
-        return stream + product(gated, weights["down"]), own
+        return after_attention(config, weights, stream, found.output), own
 
     stream, own = jax.lax.scan(step, stream, layers)
-    return _rms_norm(stream, params["norm"], config.norm_eps), own
+    return rms_norm(stream, params["norm"], config.norm_eps), own
 
 
 def _put(there: KeysValues, new: KeysValues, place: Array) -> KeysValues:

@@ -69,6 +69,19 @@ def flat(params: Params) -> dict[str, Any]:
     return outside | {f"layers.{name}": array for name, array in params["layers"].items()}
 
 
+def head_of(params: Params) -> Array:
+    """What makes logits of the last states: the model's head, or its embedding where they are tied.
+
+    Args:
+      params: the pytree.
+
+    Returns:
+      [V, D].
+    """
+    head: Array = params["head"] if "head" in params else params["embedding"]
+    return head
+
+
 def check_params(params: Params, config: Config) -> None:
     """Refuse parameters that do not fit a shape.
 

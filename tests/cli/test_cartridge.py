@@ -12,13 +12,14 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from tiny_folder import write_folder
 
 from jaxmem.cli import cartridge_eval, cartridge_train
 from jaxmem.cli.main import main
 from jaxmem.lm.cartridges import machine, runs, study
 from jaxmem.lm.cartridges.baselines import BASELINES
 from jaxmem.lm.cartridges.files import describe
-from jaxmem.lm.tiny import tiny, write_folder
+from jaxmem.lm.tiny import tiny
 from jaxmem.recall.cartridges import Cartridge, load_cartridge
 
 pytest.importorskip("tokenizers")

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 from jaxmem.lm.cartridges.checkpoint import load_state, read_identity, save_state
+from jaxmem.lm.cartridges.course import Course
+from jaxmem.lm.cartridges.recipe import Recipe
 from jaxmem.lm.cartridges.rows import Example, pack
-from jaxmem.lm.cartridges.runs import first_state
+from jaxmem.lm.cartridges.state import State, Trained
 from jaxmem.lm.cartridges.teacher import hard
-from jaxmem.lm.cartridges.training import Course, Recipe, State, Trained, train
+from jaxmem.lm.cartridges.training import init_state, train
 from jaxmem.lm.config import Config
 from jaxmem.lm.parameters import Params
 from jaxmem.recall.cartridges import Cartridge
@@ -76,7 +78,7 @@ def test_a_state_comes_back(
     path = tmp_path / "run.partial"
     for state in whole[1]:
         save_state(path, state, IDENTITY)
-        found = load_state(path, first_state(cartridge, RECIPE), IDENTITY)
+        found = load_state(path, init_state(cartridge, RECIPE), IDENTITY)
         assert equal(found._replace(history=()), state._replace(history=()))
         assert found.history[-1].step == state.history[-1].step
         assert [float(one.held_out) for one in found.history] == [
@@ -99,7 +101,7 @@ def test_a_run_goes_on_bit_for_bit(
     look: int,
 ) -> None:
     save_state(tmp_path / "run", whole[1][look], IDENTITY)
-    state = load_state(tmp_path / "run", first_state(cartridge, RECIPE), IDENTITY)
+    state = load_state(tmp_path / "run", init_state(cartridge, RECIPE), IDENTITY)
     again, states = run(params, config, cartridge, state)
     assert equal(again.cartridge, whole[0].cartridge)
     assert len(states) == 3 - look
@@ -119,13 +121,13 @@ def test_another_run_is_refused(
     save_state(tmp_path / "run", whole[1][1], IDENTITY)
     other = {key: text for key, text in (IDENTITY | {name: value}).items() if text is not None}
     with pytest.raises(ValueError, match=f"run: another run's: expected {name} "):
-        load_state(tmp_path / "run", first_state(cartridge, RECIPE), other)
+        load_state(tmp_path / "run", init_state(cartridge, RECIPE), other)
 
 
 def test_damaged_files_are_refused(
     whole: tuple[Trained, list[State]], cartridge: Cartridge, tmp_path: Path
 ) -> None:
-    path, like = tmp_path / "run", first_state(cartridge, RECIPE)
+    path, like = tmp_path / "run", init_state(cartridge, RECIPE)
     save_state(path, whole[1][1], IDENTITY)
     content = path.read_bytes()
     length = int.from_bytes(content[:8], "little")

@@ -7,17 +7,19 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from tiny_folder import write_folder
 
 from jaxmem.lm.cartridges.baselines import BASELINES, baseline, baselines, nbytes
 from jaxmem.lm.cartridges.evaluation import exam, grade
 from jaxmem.lm.cartridges.machine import answer_tokens_s, repaid, shape_of, this_machine
+from jaxmem.lm.cartridges.recipe import Recipe
 from jaxmem.lm.cartridges.runs import run_identity, step_seconds
+from jaxmem.lm.cartridges.state import State
 from jaxmem.lm.cartridges.study import WAYS, Prepared, begin, make, prepare
-from jaxmem.lm.cartridges.training import Recipe, State
-from jaxmem.lm.config import Config, Llama3Scaling
+from jaxmem.lm.config import Config
 from jaxmem.lm.model import Model, load_model
 from jaxmem.lm.self_study.conversations import Conversation, shared_runs
-from jaxmem.lm.tiny import CONFIG, tiny, write_folder
+from jaxmem.lm.tiny import CONFIG, tiny
 from jaxmem.roofline import Accelerator
 
 pytest.importorskip("tokenizers")
@@ -54,9 +56,6 @@ def test_a_folder_of_it_is_read(model: Model, tmp_path: Path) -> None:
     assert jax.tree.all(jax.tree.map(lambda a, b: (a == b).all(), found.params, model.params))
     with pytest.raises(ValueError, match="vocabulary of at least 259, got 61"):
         tiny(jax.random.key(0), Config(61, 8, 1, 1, 1, 8, 8, 64))
-    odd = Config(259, 8, 1, 1, 1, 8, 8, 64, rope_llama3=Llama3Scaling(8.0, 1.0, 4.0, 32))
-    with pytest.raises(ValueError, match="of tiny's kind"):
-        write_folder(tmp_path, tiny(jax.random.key(0), odd))
 
 
 def test_what_is_prepared(prepared: Prepared, model: Model) -> None:

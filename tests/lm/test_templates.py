@@ -71,7 +71,25 @@ def test_rows_are_the_same_by_seed() -> None:
     first = template_conversations(3, TOWER, 60)
     assert first == template_conversations(3, TOWER, 60)
     assert first != template_conversations(4, TOWER, 60)
-    assert all(row.kind == "template" and row.chunk is None for row in first)
+    assert all(row.kind == "template" for row in first)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(path.read_text(encoding="utf-8") for path in DOCUMENTS),
+        "# Title\r\n\r\n  Red foxes run home.\r\nBlue owls sit here.\r\n",
+    ],
+    ids=[*(path.stem for path in DOCUMENTS), "few words"],
+)
+def test_a_chunk_is_the_sentence_that_is_asked_about(text: str) -> None:
+    wholes = {text[slice(*source.chunk)] for source in read_sources(text)}
+    for row in template_conversations(2, text, 500):
+        assert row.chunk is not None
+        chunk = text[slice(*row.chunk)]
+        assert any(chunk.startswith(whole) for whole in wholes)
+        words = set(re.findall(r"\w+", chunk.lower()))
+        assert words & set(re.findall(r"\w+", row.answer.lower())), (row, chunk)
 
 
 def test_sentences_take_turns() -> None:

@@ -8,20 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxmem.lm.cartridges.adapters import lora, lora_rank
+from jaxmem.lm.cartridges.course import Course
 from jaxmem.lm.cartridges.prefix import prefix_cartridge, take
+from jaxmem.lm.cartridges.recipe import Recipe
 from jaxmem.lm.cartridges.rows import Example, Rows, pack
+from jaxmem.lm.cartridges.state import State, Status, student
 from jaxmem.lm.cartridges.teacher import hard, take_rows, teach
-from jaxmem.lm.cartridges.training import (
-    Course,
-    Recipe,
-    State,
-    Status,
-    evaluate,
-    lora,
-    lora_rank,
-    student,
-    train,
-)
+from jaxmem.lm.cartridges.training import evaluate, train
 from jaxmem.lm.config import Config
 from jaxmem.lm.decoder import forward
 from jaxmem.lm.parameters import Params

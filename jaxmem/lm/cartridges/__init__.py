@@ -13,9 +13,10 @@ from jaxmem.lm.cartridges.composition import compose
 from jaxmem.lm.cartridges.evaluation import closed, exam, grade
 from jaxmem.lm.cartridges.files import load, save
 from jaxmem.lm.cartridges.reading import course_of, read_document
+from jaxmem.lm.cartridges.recipe import Recipe
 from jaxmem.lm.cartridges.starts import reposition, start_cartridge
 from jaxmem.lm.cartridges.study import make, prepare
-from jaxmem.lm.cartridges.training import Recipe, train
+from jaxmem.lm.cartridges.training import train
 
 __all__ = [
     "Recipe",

@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxmem.common.files import atomic_path
 from jaxmem.common.safetensors_header import StoredTensor, UnfitError, layout, read_json, short
-from jaxmem.lm.cartridges.training import Moment, State
+from jaxmem.lm.cartridges.state import Moment, State
 
 FORMAT = "jaxmem-training-state"
 """Value of the metadata field `format`."""
@@ -24,7 +24,7 @@ VERSION = 1
 _Found = TypeVar("_Found")
 _MARK = "identity."
 _HEADER_BYTES = 2**22  # a history of tens of thousands of looks
-_KINDS = {
+_KINDS: dict[str, np.dtype] = {
     "F32": np.dtype("<f4"),
     "F64": np.dtype("<f8"),
     "I32": np.dtype("<i4"),

@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 
 from jaxmem.common import check_number, check_size, lookup
 from jaxmem.lm.cartridges.prefix import first_question, take
-from jaxmem.lm.cartridges.rows import Rows
+from jaxmem.lm.cartridges.rows import Rows, as_read
 from jaxmem.lm.config import Config
 from jaxmem.lm.decoder import queries
 from jaxmem.lm.parameters import Params
@@ -19,6 +19,17 @@ from jaxmem.recall.attention import slot_logits
 from jaxmem.recall.cartridges import Cartridge
 from jaxmem.recall.cartridges.compaction import SELECTIONS, match
 from jaxmem.recall.facts import Document
+
+
+def _with_first(select: str, shares: Array, slots: int, ridge: ArrayLike) -> Array:
+    """A selection that always holds token 0, the sink, without which a cache is lost."""
+    if select != "omp":  # whose fit needs the shares as they are
+        shares = shares.at[:, 0].set(jnp.max(shares, axis=1) + 1.0)
+    return SELECTIONS[select](shares, slots, ridge)
+
+
+# Made once: a static argument is known again by its identity.
+_CHOICES = {select: partial(_with_first, select) for select in SELECTIONS}
 
 
 def reference_queries(
@@ -65,7 +76,7 @@ def reference_queries(
 
 @partial(jax.jit, static_argnames="config")
 def _queries(params: Params, config: Config, rows: Rows, whole: Cartridge, first: int) -> Array:
-    return queries(params, config, rows.ids, first + rows.offsets, rows.segments, whole)
+    return queries(params, config, *as_read(rows, first), whole)
 
 
 def evict(whole: Cartridge, slots: int, asked: Array, select: str = "peak") -> Cartridge:
@@ -130,7 +141,7 @@ def attention_matching(
 def _chosen(keys: Array, asked: Array, scale: ArrayLike, slots: int, select: str) -> Array:
     def head(parts: tuple[Array, Array]) -> Array:
         shares = jax.nn.softmax(slot_logits(parts[1], parts[0], scale), axis=-1)
-        return _with_first(select)(shares, slots, 1e-6)
+        return _CHOICES[select](shares, slots, 1e-6)
 
     return jax.lax.map(head, _heads((keys, asked))).reshape(*keys.shape[:2], slots)
 
@@ -145,11 +156,9 @@ def _match(
     slots: int,
     select: str,
 ) -> tuple[Array, Array, Array]:
-    chosen_by = _with_first(select)
-
     def head(parts: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         document = Document(*parts[:2])
-        return match(document, parts[2], scale, ridge, slots, chosen_by)
+        return match(document, parts[2], scale, ridge, slots, _CHOICES[select])
 
     found = jax.lax.map(head, _heads((keys, values, asked)))
     chosen, bias, made = (part.reshape(*keys.shape[:2], *part.shape[1:]) for part in found)
@@ -159,23 +168,6 @@ def _match(
 def _heads(arrays: tuple[Array, ...]) -> tuple[Array, ...]:
     """Arrays [L, G, ...] as [L G, ...]."""
     return tuple(array.reshape(-1, *array.shape[2:]) for array in arrays)
-
-
-class _with_first:
-    """A selection that always holds token 0, the sink; equal ones are one static argument."""
-
-    def __init__(self, select: str) -> None:
-        self.select = select
-
-    def __call__(self, shares: Array, slots: int, ridge: ArrayLike) -> Array:
-        certain = shares.at[:, 0].set(jnp.max(shares, axis=1) + 1.0)
-        return SELECTIONS[self.select](certain if self.select != "omp" else shares, slots, ridge)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _with_first) and other.select == self.select
-
-    def __hash__(self) -> int:
-        return hash(self.select)
 
 
 def _check(whole: Cartridge, slots: int, asked: Array) -> None:

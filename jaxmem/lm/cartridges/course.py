@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from jax import Array
 
 from jaxmem.lm.cartridges.rows import Places, Rows, places
 from jaxmem.lm.cartridges.teacher import take_rows
@@ -38,13 +39,12 @@ def batch_of(
     rows = take_rows(course.rows, numbers, batch)
     there = places(rows.targets, room)
 
-    def pick(array: Any) -> Any:
-        if array is None:
-            return None
+    def pick(array: Array | np.ndarray) -> Array | np.ndarray:
         flat = array[numbers].reshape(-1, array.shape[-1])
         return flat[np.minimum(there.at, len(flat) - 1)]
 
-    return rows, Lesson(*(pick(part) for part in course.lesson)), there
+    ids, log_probs, hidden = course.lesson
+    return rows, Lesson(pick(ids), pick(log_probs), None if hidden is None else pick(hidden)), there
 
 
 def joined(courses: Sequence[Course]) -> Course:
@@ -56,10 +56,14 @@ def joined(courses: Sequence[Course]) -> Course:
     Returns:
       One course.
     """
-    rows = Rows(*(np.concatenate(parts) for parts in zip(*(course.rows for course in courses))))
-    lessons = [course.lesson for course in courses]
-    parts = [
-        None if any(part is None for part in found) else np.concatenate(found)
-        for found in zip(*lessons)
-    ]
-    return Course(rows, Lesson(*parts))
+    rows = Rows(*map(np.concatenate, zip(*(course.rows for course in courses))))
+    ids, log_probs, hidden = zip(*(course.lesson for course in courses))
+    states = [part for part in hidden if part is not None]
+    return Course(
+        rows,
+        Lesson(
+            np.concatenate(ids),
+            np.concatenate(log_probs),
+            np.concatenate(states) if states else None,
+        ),
+    )

@@ -12,6 +12,7 @@ from jaxmem.lm.cartridges.rows import Places, Rows, most_places, pack, places
 from jaxmem.lm.cartridges.teacher import states_at
 from jaxmem.lm.divergence import BLOCK, score
 from jaxmem.lm.model import Model
+from jaxmem.lm.parameters import head_of
 from jaxmem.lm.self_study.conversations import Conversation
 from jaxmem.recall.cartridges import Cartridge
 
@@ -46,12 +47,12 @@ class Grade(NamedTuple):
     @property
     def mean_kl(self) -> float:
         """KL, nats an answer token."""
-        return float(self.kl.sum() / self.answer_tokens.sum())
+        return float(self.kl.sum()) / float(self.answer_tokens.sum())
 
     @property
     def mean_nll(self) -> float:
         """Surprise at the answer, nats a token."""
-        return float(self.nll.sum() / self.answer_tokens.sum())
+        return float(self.nll.sum()) / float(self.answer_tokens.sum())
 
 
 def exam(
@@ -107,7 +108,7 @@ def grade(model: Model, paper: Exam, cartridge: Cartridge | None) -> Grade:
       Sums a question.
     """
     params, config = model.params, model.config
-    head = params.get("head", params["embedding"])
+    head = head_of(params)
     found = []
     for rows, there, teacher in paper.batches:
         states = states_at(params, config, rows, there, cartridge)

@@ -147,10 +147,12 @@ def repaid(
         )
         for cached in (True, False)
     ]  # fmt: skip
+    cached, uncached = found
     return Repaid(
-        *(float(one.queries) for one in found),
-        float(found[0].context_s),
-        float(found[0].cartridge_s),
+        float(cached.queries),
+        float(uncached.queries),
+        float(cached.context_s),
+        float(cached.cartridge_s),
     )
 
 
@@ -166,7 +168,7 @@ def answer_tokens_s(model: Model, cartridge: Cartridge | None, tokens: int = 32)
       Tokens a second, the better of two tries after one that compiles.
     """
     ids = np.asarray([model.tokenizer.chat([("user", "What is it about?")])], np.int32)
-    lengths = [ids.shape[1]]
+    lengths = np.full(1, ids.shape[1])
 
     def answer() -> Array:
         made = generate(model.params, model.config, ids, lengths, steps=tokens, cartridge=cartridge)

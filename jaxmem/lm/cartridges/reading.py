@@ -6,11 +6,10 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxmem.common import check_size
+from jaxmem.lm.cartridges.course import Course, joined
 from jaxmem.lm.cartridges.prefix import prefix_cartridge
-from jaxmem.lm.cartridges.rows import Example, Rows, pack
+from jaxmem.lm.cartridges.rows import Example, pack
 from jaxmem.lm.cartridges.teacher import hard, teach
-from jaxmem.lm.cartridges.training import Course
-from jaxmem.lm.divergence import Lesson
 from jaxmem.lm.model import Model
 from jaxmem.lm.self_study.conversations import Conversation
 from jaxmem.lm.self_study.document import chunks
@@ -98,7 +97,9 @@ def read_document(model: Model, text: str, window: int | None = None) -> Reading
     parts = []
     for start, end in spans:
         ids = model.tokenizer.chat([("system", text[start:end])], open=False)
-        parts.append(Part(start, end, ids, prefix_cartridge(model.params, model.config, ids)))
+        parts.append(
+            Part(start, end, ids, prefix_cartridge(model.params, model.config, np.array(ids)))
+        )
     return Reading(text, tuple(parts))
 
 

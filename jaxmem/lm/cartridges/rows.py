@@ -3,7 +3,10 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
 
 from jaxmem.common import check_size
 
@@ -83,6 +86,20 @@ def pack(examples: Sequence[Example], length: int) -> Rows:
     return rows
 
 
+def as_read(rows: Rows, first: ArrayLike) -> tuple[Array, Array, Array]:
+    """Rows as the decoder takes them.
+
+    Args:
+      rows: [R, T].
+      first: position of the first token of an example, scalar.
+
+    Returns:
+      Tokens, positions and segments, [R, T] each.
+    """
+    positions = jnp.asarray(first) + jnp.asarray(rows.offsets)
+    return jnp.asarray(rows.ids), positions, jnp.asarray(rows.segments)
+
+
 class Places(NamedTuple):
     """Where the predicted tokens of a few rows are.
 
@@ -125,4 +142,5 @@ def most_places(targets: np.ndarray, batch: int, multiple: int) -> int:
       M.
     """
     counts = np.sort((targets >= 0).sum(axis=1))[::-1]
-    return int(-(-max(1, counts[:batch].sum()) // multiple) * multiple)
+    most = max(1, int(counts[:batch].sum()))
+    return -(-most // multiple) * multiple

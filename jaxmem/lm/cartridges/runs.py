@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from jaxmem.lm.cartridges.recipe import Recipe
 from jaxmem.lm.cartridges.study import Prepared
-from jaxmem.lm.cartridges.training import Recipe, State, _adam, _start, train
+from jaxmem.lm.cartridges.training import train
 from jaxmem.lm.model import Model
 from jaxmem.recall.cartridges import Cartridge
 
@@ -33,20 +34,6 @@ def step_seconds(
     held = prepared.held_out
     batches = 0 if held is None else -(-len(held.rows.ids) // recipe.batch)
     return step_s, batches * step_s / 3.0
-
-
-def first_state(cartridge: Cartridge, recipe: Recipe) -> State:
-    """The state of a run before its first step, for the shapes of a saved one.
-
-    Args:
-      cartridge: that it starts from.
-      recipe: of the training.
-
-    Returns:
-      The state, without history.
-    """
-    slots = _start(cartridge, None, recipe)
-    return State(slots, _adam(recipe).init(slots), slots, ())
 
 
 def run_identity(

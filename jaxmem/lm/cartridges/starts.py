@@ -33,7 +33,7 @@ def start_cartridge(key: Array, model: Model, reading: Reading, slots: int, how:
         "random_vectors" (standard normal keys and values).
 
     Returns:
-      The cartridge, its first slot frozen.
+      The cartridge, keys and values [L, G, P, K], its first slot frozen.
 
     Raises:
       ValueError: if the document has fewer tokens than slots, or there is no such start.

@@ -6,34 +6,23 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
-import numpy as np
 from jax import Array
 
 from jaxmem.common import check_size, choice
+from jaxmem.lm.cartridges.answers import answered
 from jaxmem.lm.cartridges.compaction import attention_matching, evict, reference_queries
+from jaxmem.lm.cartridges.course import Course
 from jaxmem.lm.cartridges.fit import check_fit
-from jaxmem.lm.cartridges.prefix import first_question
 from jaxmem.lm.cartridges.reading import Reading, course_of, read_document
+from jaxmem.lm.cartridges.recipe import Recipe
 from jaxmem.lm.cartridges.starts import STARTS, check_slots, start_cartridge
-from jaxmem.lm.cartridges.training import (
-    Course,
-    Moment,
-    Recipe,
-    State,
-    Status,
-    Trained,
-    _start,
-    _status,
-    evaluate,
-    student,
-    train,
-)
-from jaxmem.lm.generation import generate
+from jaxmem.lm.cartridges.state import Moment, State, Status, Trained
+from jaxmem.lm.cartridges.training import evaluate, init_state, train
 from jaxmem.lm.model import Model
-from jaxmem.lm.self_study.conversations import Conversation, without_shared_runs
+from jaxmem.lm.self_study.apart import draw_apart, hold_out, split_apart, without
+from jaxmem.lm.self_study.conversations import Conversation
 from jaxmem.lm.self_study.loose import LOOSE, loosened
 from jaxmem.lm.self_study.sampled import self_study
-from jaxmem.lm.self_study.templates import template_conversations
 from jaxmem.recall.cartridges import Cartridge
 
 QUESTIONS = 600
@@ -45,8 +34,6 @@ HELD_OUT = 32
 WAYS = ("matching", "attention", *STARTS)
 """Names of the starts: Attention Matching, tokens chosen by attention, and `STARTS`."""
 
-_ANSWER_TOKENS = 64
-_ANSWERS = 16  # rows at once
 _FEWEST, _MOST = 64, 20_000  # template conversations of a budget
 # A row costs about this many times as much to learn from as to ask the teacher about, all times
 # that it is seen together.
@@ -134,23 +121,23 @@ def prepare(
             stacklevel=2,
         )
     at = lap("reading the document", began)
-    brought = _answered(model, reading, brought)
+    brought = answered(model, reading, brought)
     if brought:
         at = lap("answering your questions", at)
     check_size("questions", questions, 0)
     check_size("sampled", sampled, 0)
     check_size("held_out", held_out, 0)
     if made is not None:
-        kept, rest = _split(_without(made, apart), seed, min(held_out, len(made) // 10))
+        kept, rest = split_apart(without(made, apart), seed, min(held_out, len(made) // 10))
         budget_s = None
     else:
         # Those kept do not depend on how many there are, so that a budget's run can be resumed.
-        kept = _kept(seed, text, held_out, apart)
+        kept = hold_out(seed, text, held_out, apart)
         rest = []
         if budget_s is None:
-            rest = loosened(_templates(seed, text, questions, [*apart, *kept]), seed, loose)
+            rest = loosened(draw_apart(seed, text, questions, [*apart, *kept]), seed, loose)
         if sampled:
-            rest += _without(self_study(model, text, seed, sampled), [*apart, *kept])
+            rest += without(self_study(model, text, seed, sampled), [*apart, *kept])
     at = lap("making conversations", at)
     held = course_of(model, reading, kept) if kept else None
     if budget_s is not None:
@@ -159,8 +146,8 @@ def prepare(
         each_s = _taught_seconds(model, reading, kept) * (1.0 + _LEARNING)
         left_s = budget_s - (time.monotonic() - began) - _OVERHEAD_S
         questions = int(min(max(left_s / each_s, _FEWEST), _MOST))
-        rest += loosened(_templates(seed, text, questions, [*apart, *kept]), seed, loose)
-    rest = [*rest, *_without(brought, apart)]
+        rest += loosened(draw_apart(seed, text, questions, [*apart, *kept]), seed, loose)
+    rest = [*rest, *without(brought, apart)]
     course = course_of(model, reading, rest)
     at = lap("the teacher's rows", at)
     asked = reference_queries(model.params, model.config, course.rows, reading.whole, seed=seed)
@@ -222,7 +209,7 @@ def make(
       course: rows other than those prepared.
       state: of a run that was interrupted, see `train`.
       report: called at each look, see `train`.
-      until: time of `time.monotonic` at which training ends at the next look, done or not.
+      until: see `train`.
 
     Returns:
       The cartridge, with the history of its training.
@@ -238,93 +225,17 @@ def make(
     else:
         cartridge = begin(prepared, model, slots, start, seed)
     rows, held_out = course or prepared.course, prepared.held_out
-    if recipe is None:
-        return _untrained(model, cartridge, held_out)
-
-    def look(state: State) -> None:
-        if report:
-            report(state)
-        done = state.history[-1].step >= recipe.steps
-        if until is not None and time.monotonic() > until and not done:
-            raise _Enough(state)
-
     params, config = model.params, model.config
-    try:
+    if recipe is not None:
         return train(
             params, config, cartridge, rows, recipe,
-            seed=seed, held_out=held_out, state=state, report=look,
+            seed=seed, held_out=held_out, state=state, report=report, until=until,
         )  # fmt: skip
-    except _Enough as enough:
-        last = enough.state
-        best = student(params, cartridge, last.best)[1]
-        return Trained(best, last.best, last.history, _status(last))
-
-
-class _Enough(Exception):
-    """The time is up."""
-
-    def __init__(self, state: State) -> None:
-        self.state = state
-
-
-def _untrained(model: Model, cartridge: Cartridge, held_out: Course | None) -> Trained:
     found = float("nan")
     if held_out is not None:
-        found = evaluate(model.params, model.config, cartridge, held_out)
-    slots = _start(cartridge, None, Recipe())
-    return Trained(cartridge, slots, (Moment(0, float("nan"), found, 0.0, 0.0),), Status.OK)
-
-
-def _templates(
-    seed: int, text: str, count: int, apart: Sequence[Conversation]
-) -> list[Conversation]:
-    """As many as wanted that are not too near to a test, if there are as many."""
-    if not count:
-        return []
-    found = template_conversations(seed, text, count)
-    lost = count - len(_without(found, apart))
-    if lost:
-        found = template_conversations(seed, text, count + 2 * lost)
-    return _without(found, apart)[:count]
-
-
-def _kept(seed: int, text: str, count: int, apart: Sequence[Conversation]) -> list[Conversation]:
-    """Conversations of a draw of their own; the same however many are trained on."""
-    if not count:
-        return []
-    pool = _without(template_conversations(seed + 1, text, 6 * count), apart)
-    questions = {_plain(one.question) for one in pool}
-    return _split(pool, seed, min(count, len(questions) // 3))[0]
-
-
-def _without(
-    conversations: Sequence[Conversation], apart: Sequence[Conversation]
-) -> list[Conversation]:
-    """Those that have no question of the others and share no eight words in a row with one."""
-    if not apart:
-        return list(conversations)
-    asked = {_plain(one.question) for one in apart}
-    far = without_shared_runs(conversations, [one.question for one in apart])
-    return [one for one in far if _plain(one.question) not in asked]
-
-
-def _plain(question: str) -> str:
-    return " ".join(question.lower().split())
-
-
-def _split(
-    pool: Sequence[Conversation], seed: int, count: int
-) -> tuple[list[Conversation], list[Conversation]]:
-    """Some conversations, and those that ask something else."""
-    order = np.random.default_rng([seed, 1]).permutation(len(pool))
-    kept: list[Conversation] = []
-    there: set[str] = set()
-    for number in order:
-        one = pool[number]
-        if len(kept) < count and _plain(one.question) not in there:
-            kept.append(one)
-            there.add(_plain(one.question))
-    return kept, [one for one in pool if _plain(one.question) not in there]
+        found = evaluate(params, config, cartridge, held_out)
+    alone = init_state(cartridge, Recipe()).slots
+    return Trained(cartridge, alone, (Moment(0, float("nan"), found, 0.0, 0.0),), Status.OK)
 
 
 def _taught_seconds(model: Model, reading: Reading, some: Sequence[Conversation]) -> float:
@@ -332,50 +243,3 @@ def _taught_seconds(model: Model, reading: Reading, some: Sequence[Conversation]
     began = time.monotonic()
     course_of(model, reading, some)
     return (time.monotonic() - began) / len(some)
-
-
-def _answered(
-    model: Model, reading: Reading, brought: Sequence[Conversation]
-) -> list[Conversation]:
-    """The same with the teacher's greedy answers where there were none, and their windows."""
-    found = [one._replace(chunk=one.chunk or _about(one, reading)) for one in brought]
-    open_ones = [number for number, one in enumerate(found) if not one.answer.strip()]
-    if not open_ones:
-        return found
-    tokenizer, ends = model.tokenizer, sorted({model.tokenizer.end, model.tokenizer.eos})
-    prompts = {n: tokenizer.chat([("user", found[n].question)]) for n in open_ones}
-    length = -(-max(map(len, prompts.values())) // 32) * 32
-    for part in range(len(reading.parts)):
-        mine = [n for n in open_ones if reading.part_of(found[n]) == part]
-        prefix = reading.parts[part].prefix
-        if mine and first_question(prefix) + length + _ANSWER_TOKENS > model.config.positions:
-            raise ValueError(f"expected shorter questions, one has about {length} tokens")
-        for start in range(0, len(mine), _ANSWERS):
-            some = mine[start : start + _ANSWERS]
-            ids = np.zeros((_ANSWERS, length), np.int32)
-            lengths = np.ones(_ANSWERS, np.int32)
-            for row, number in enumerate(some):
-                ids[row, : len(prompts[number])] = prompts[number]
-                lengths[row] = len(prompts[number])
-            made = generate(
-                model.params, model.config, ids, lengths,
-                steps=_ANSWER_TOKENS, cartridge=prefix, stop=ends,
-            )  # fmt: skip
-            for row, number in enumerate(some):
-                told = np.asarray(made.ids[row, : int(made.lengths[row])])
-                answer = tokenizer.decode(told[~np.isin(told, ends)]).strip()
-                found[number] = found[number]._replace(answer=answer)
-    return found
-
-
-def _about(question: Conversation, reading: Reading) -> tuple[int, int] | None:
-    """The window with most of a question's words, rare ones counting more; None for a single."""
-    if len(reading.parts) == 1:
-        return None
-    texts = [reading.text[part.start : part.end].lower() for part in reading.parts]
-    scores = np.zeros(len(texts))
-    for word in set(question.question.lower().split()):
-        there = np.array([word.strip(".,;:?!\"'()") in text for text in texts])
-        scores = scores + there / np.maximum(there.sum(), 1)
-    best = reading.parts[int(np.argmax(scores))]
-    return best.start, best.end

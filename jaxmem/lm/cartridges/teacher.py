@@ -8,7 +8,7 @@ from jax import Array
 
 from jaxmem.common import check_size, progress
 from jaxmem.lm.cartridges.prefix import first_question
-from jaxmem.lm.cartridges.rows import Places, Rows, most_places, places
+from jaxmem.lm.cartridges.rows import Places, Rows, as_read, most_places, places
 from jaxmem.lm.config import Config
 from jaxmem.lm.decoder import hidden_states, logits
 from jaxmem.lm.divergence import BLOCK, Lesson, map_blocks
@@ -50,15 +50,15 @@ def teach(
     for start in progress(range(0, count, batch), "reading the document"):
         part = take_rows(rows, np.arange(start, min(start + batch, count)), batch)
         there = places(part.targets, room)
-        if top_k is None:
-            found = states_at(params, config, part, there, cartridge), None
-        else:
-            found = _likeliest(params, config, part, there, cartridge, top_k)
+        states = states_at(params, config, part, there, cartridge)
         some = there.weights > 0
         row, column = np.divmod(there.at[some], length)
-        numbers[start + row, column] = np.asarray(found[0])[some]
-        if found[1] is not None:
-            ids[start + row, column] = np.asarray(found[1])[some]
+        if top_k is None:
+            numbers[start + row, column] = np.asarray(states)[some]
+        else:
+            log_probs, likeliest = _top(params, states, top_k)
+            numbers[start + row, column] = np.asarray(log_probs)[some]
+            ids[start + row, column] = np.asarray(likeliest)[some]
     if top_k is None:
         return Lesson(ids, np.zeros_like(ids, np.float32), numbers)
     return Lesson(ids, numbers)
@@ -124,21 +124,8 @@ def _states(
     cartridge: Cartridge | None,
     first: int,
 ) -> Array:
-    hidden, _ = hidden_states(
-        params, config, rows.ids, first + rows.offsets, rows.segments, cartridge
-    )
+    hidden, _ = hidden_states(params, config, *as_read(rows, first), cartridge)
     return hidden.reshape(-1, config.hidden)[at]
-
-
-def _likeliest(
-    params: Params,
-    config: Config,
-    rows: Rows,
-    there: Places,
-    cartridge: Cartridge | None,
-    top_k: int,
-) -> tuple[Array, Array]:
-    return _top(params, states_at(params, config, rows, there, cartridge), top_k)
 
 
 @partial(jax.jit, static_argnames="top_k")

@@ -5,101 +5,30 @@
 The model is frozen; only the slots change, all but the first few, which are the sink.
 """
 
-import dataclasses
-import enum
-import math
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 from jax import Array
+from jax.typing import ArrayLike
 
-from jaxmem.common import check_number, check_size
+from jaxmem.lm.cartridges.adapters import Adapters
+from jaxmem.lm.cartridges.course import Course, batch_of
 from jaxmem.lm.cartridges.fit import check_fit
 from jaxmem.lm.cartridges.prefix import first_question
-from jaxmem.lm.cartridges.rows import Places, Rows, most_places, places
-from jaxmem.lm.cartridges.teacher import take_rows
+from jaxmem.lm.cartridges.recipe import Recipe
+from jaxmem.lm.cartridges.rows import Places, Rows, as_read, most_places
+from jaxmem.lm.cartridges.state import Moment, Slots, State, Trained, is_finite, outcome, student
 from jaxmem.lm.config import Config
 from jaxmem.lm.decoder import hidden_states
 from jaxmem.lm.divergence import BLOCK, Lesson, mean_kl
-from jaxmem.lm.parameters import Params
+from jaxmem.lm.parameters import Params, head_of
 from jaxmem.recall.cartridges import Cartridge
-
-
-class Slots(NamedTuple):
-    """What is trained: the slots of a cartridge, or low-rank changes of the model's products.
-
-    keys: [L, G, P, K] or None.
-    values: [L, G, P, K] or None.
-    bias: [L, G, P] or None.
-    adapters: see `Adapters`, or None.
-    """
-
-    keys: Array | None
-    values: Array | None
-    bias: Array | None
-    adapters: Adapters | None = None
-
-
-class Moment(NamedTuple):
-    """A look at a run.
-
-    step: steps done.
-    loss: mean KL of the steps since the last look, nats a token.
-    held_out: KL on rows held out, NaN where there are none.
-    seconds: since the start, of all sessions of the run together.
-    tokens_s: tokens of rows trained on a second, since the last look.
-    """
-
-    step: int
-    loss: float
-    held_out: float
-    seconds: float
-    tokens_s: float
-
-
-class State(NamedTuple):
-    """All that a run needs to go on.
-
-    slots: as they are now.
-    optimizer: the optimiser's state.
-    best: the slots that were best on held-out rows so far.
-    history: looks at the run, the first before its first step.
-    """
-
-    slots: Slots
-    optimizer: Any
-    best: Slots
-    history: tuple[Moment, ...]
-
-
-class Status(enum.Enum):
-    """How a run ended: fine, worse on held-out rows than at its start, or not finite."""
-
-    OK = "ok"
-    WORSE = "worse than its start"
-    NOT_FINITE = "not finite"
-
-
-class Trained(NamedTuple):
-    """What training gives.
-
-    cartridge: the best on held-out rows, or the last one where there are none; None if there
-      was none to train.
-    slots: the trained numbers themselves, adapters among them (see `student`).
-    history: looks at the run.
-    status: how it ended.
-    """
-
-    cartridge: Cartridge | None
-    slots: Slots
-    history: tuple[Moment, ...]
-    status: Status
 
 
 def train(
@@ -114,12 +43,14 @@ def train(
     held_out: Course | None = None,
     state: State | None = None,
     report: Callable[[State], None] | None = None,
+    until: float | None = None,
 ) -> Trained:
     """Train the slots of a cartridge, or adapters without one.
 
     Args:
       params, config: the model, which stays as it is.
-      cartridge: to start from; its first `frozen` slots stay too. None: adapters alone.
+      cartridge: to start from, keys [L, G, P, K]; its first `frozen` slots stay too. None:
+        adapters alone.
       course: what to learn from; rows are drawn in a new order each time all were seen.
       recipe: steps, rates and what is trained.
       adapters: from `lora`, trained too.
@@ -127,6 +58,7 @@ def train(
       held_out: rows that choose the best moment, not trained on.
       state: of a run that was interrupted, with the same other arguments, to go on.
       report: called with the state at each look, to save it or show progress.
+      until: time of `time.monotonic` after which the next look is the last, all steps done or not.
 
     Returns:
       The cartridge, with the run's history.
@@ -137,17 +69,18 @@ def train(
     """
     _check(config, cartridge, course)
     first = first_question(cartridge)
-    start = _start(cartridge, adapters, recipe)
-    units = _units(start)
+    start = init_state(cartridge, recipe, adapters)
+    units = _units(start.slots)
     if state is None:
-        state = State(start, _adam(recipe).init(start), start, ())
-        state = _look(state, 0, float("nan"), 0.0, 0.0, params, config, cartridge, held_out, recipe)
+        state = _look(start, 0, float("nan"), 0.0, 0.0, params, config, cartridge, held_out, recipe)
         if report:
             report(state)
     room = most_places(course.rows.targets, recipe.batch, BLOCK)
     done = state.history[-1].step
     looks = sorted({-(-recipe.steps * (i + 1) // recipe.evaluate) for i in range(recipe.evaluate)})
     for last in (look for look in looks if look > done):
+        if until is not None and time.monotonic() > until:
+            break
         began, losses, tokens = time.monotonic(), [], 0
         slots, optimizer = state.slots, state.optimizer
         for step, numbers in _batches(len(course.rows.ids), recipe.batch, seed, done, last):
@@ -177,34 +110,35 @@ def train(
         done = last
         if report:
             report(state)
-    best = student(params, cartridge, state.best)[1]
-    return Trained(best, state.best, state.history, _status(state))
+    return outcome(params, cartridge, state)
 
 
-def student(
-    params: Params, cartridge: Cartridge | None, slots: Slots
-) -> tuple[Params, Cartridge | None]:
-    """The model and the cartridge that a trained state stands for.
+def init_state(
+    cartridge: Cartridge | None, recipe: Recipe, adapters: Adapters | None = None
+) -> State:
+    """The state of a run before its first step, and the shapes of all later ones.
 
     Args:
-      params: the model's.
-      cartridge: that training started from, or None.
-      slots: what was trained.
+      cartridge: that it starts from, keys and values [L, G, P, K], or None.
+      recipe: of the training.
+      adapters: trained too.
 
     Returns:
-      Parameters with the adapters added, and the cartridge with the trained slots.
+      The state, without history.
+
+    Raises:
+      ValueError: if there is nothing to train.
     """
-    if slots.adapters is not None:
-        layers = dict(params["layers"])
-        for name, (first, second) in slots.adapters.items():
-            change = jnp.einsum("lir,lro->lio", first, second)
-            layers[name] = (layers[name] + change).astype(layers[name].dtype)
-        params = {**params, "layers": layers}
-    if cartridge is None or slots.keys is None or slots.values is None:
-        return params, cartridge
-    return params, dataclasses.replace(
-        cartridge, keys=slots.keys, values=slots.values, bias=slots.bias
-    )
+    if cartridge is None and adapters is None:
+        raise ValueError("expected a cartridge or adapters to train, got neither")
+    keys = values = bias = None
+    if cartridge is not None:
+        keys, values = (part.astype(jnp.float32) for part in (cartridge.keys, cartridge.values))
+        bias = cartridge.bias
+        if bias is None and recipe.bias:
+            bias = jnp.zeros(keys.shape[:-1])
+    slots = Slots(keys, values, bias, adapters)
+    return State(slots, _adam(recipe).init(slots), slots, ())
 
 
 def evaluate(
@@ -229,27 +163,39 @@ def evaluate(
         if not there.weights.any():
             continue
         count = float(there.weights.sum())
-        total += count * float(_loss(params, config, cartridge, rows, lesson, there, first))
+        total += count * float(batch_kl(params, config, cartridge, rows, lesson, there, first))
         weight += count
     return total / weight
 
 
 @partial(jax.jit, static_argnames=("config", "remat"))
-def _loss(
+def batch_kl(
     params: Params,
     config: Config,
     cartridge: Cartridge | None,
     rows: Rows,
     lesson: Lesson,
     there: Places,
-    first: int,
+    first: ArrayLike,
     remat: bool = False,
 ) -> Array:
-    hidden, _ = hidden_states(
-        params, config, rows.ids, first + rows.offsets, rows.segments, cartridge, remat=remat
-    )
-    head = params.get("head", params["embedding"])
-    return mean_kl(hidden.reshape(-1, config.hidden)[there.at], head, lesson, there.weights)
+    """What training descends: mean KL from teacher to student of a batch of `batch_of`.
+
+    Args:
+      params, config: the model.
+      cartridge: the student's, or None.
+      rows: [B, T].
+      lesson: of the predicted tokens, [M, ...] arrays.
+      there: their places, [M].
+      first: position of the first token of an example, scalar.
+      remat: see `Recipe`.
+
+    Returns:
+      Nats a token, scalar.
+    """
+    hidden, _ = hidden_states(params, config, *as_read(rows, first), cartridge, remat=remat)
+    states = hidden.reshape(-1, config.hidden)[there.at]
+    return mean_kl(states, head_of(params), lesson, there.weights)
 
 
 @partial(jax.jit, static_argnames=("config", "recipe"))
@@ -269,7 +215,7 @@ def _step(
 ) -> tuple[Slots, Any, Array]:
     def loss_of(slots: Slots) -> Array:
         model, slots_now = student(params, cartridge, slots)
-        return _loss(model, config, slots_now, rows, lesson, there, first, recipe.remat)
+        return batch_kl(model, config, slots_now, rows, lesson, there, first, recipe.remat)
 
     loss, gradient = jax.value_and_grad(loss_of)(slots)
     gradient = _trained(gradient, recipe, 0 if cartridge is None else cartridge.frozen)
@@ -298,18 +244,6 @@ def _trained(gradient: Slots, recipe: Recipe, frozen: int) -> Slots:
         part(gradient.bias, recipe.bias),
         gradient.adapters,
     )
-
-
-def _start(cartridge: Cartridge | None, adapters: Adapters | None, recipe: Recipe) -> Slots:
-    if cartridge is None:
-        if adapters is None:
-            raise ValueError("expected a cartridge or adapters to train, got neither")
-        return Slots(None, None, None, adapters)
-    keys, values = (part.astype(jnp.float32) for part in (cartridge.keys, cartridge.values))
-    bias = cartridge.bias
-    if bias is None and recipe.bias:
-        bias = jnp.zeros(keys.shape[:-1])
-    return Slots(keys, values, bias, adapters)
 
 
 def _units(start: Slots) -> Slots:
@@ -367,20 +301,9 @@ def _look(
     earlier = [moment.held_out for moment in state.history]
     # Without held-out rows the last is taken; a NaN never is.
     better = held_out is None or (found == found and not any(e <= found for e in earlier))
-    best = state.slots if better and _finite(state.slots) else state.best
+    best = state.slots if better and is_finite(state.slots) else state.best
     moment = Moment(step, loss, found, before + spent, tokens_s)
     return State(state.slots, state.optimizer, best, (*state.history, moment))
-
-
-def _finite(slots: Slots) -> bool:
-    return all(bool(jnp.all(jnp.isfinite(part))) for part in jax.tree.leaves(slots))
-
-
-def _status(state: State) -> Status:
-    if not _finite(state.slots):
-        return Status.NOT_FINITE
-    first, last = state.history[0].held_out, state.history[-1].held_out
-    return Status.WORSE if last > first else Status.OK
 
 
 def _check(config: Config, cartridge: Cartridge | None, course: Course) -> None:

@@ -23,7 +23,7 @@ class Conversation(NamedTuple):
     question: what the user says.
     answer: what the assistant says; "" where a user's question has none.
     kind: one of `KINDS`.
-    chunk: range of the document's characters that the answerer saw, or None for all of it.
+    chunk: range of the document's characters that it is about, or None for all of it.
     """
 
     question: str

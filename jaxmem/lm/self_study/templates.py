@@ -54,6 +54,8 @@ class Source(NamedTuple):
     text: the sentence on one line.
     heading: that it stands under, or "".
     following: the next sentence of its paragraph, or "".
+    chunk: range of the document's characters that it is.
+    following_end: past the last character of the next sentence, or its own end.
     parts: its clauses with their subjects.
     topics: its noun phrases.
     english: whether it looks like English prose.
@@ -62,6 +64,8 @@ class Source(NamedTuple):
     text: str
     heading: str
     following: str
+    chunk: tuple[int, int]
+    following_end: int
     parts: Clauses
     topics: list[str]
     english: bool
@@ -81,7 +85,7 @@ def template_conversations(seed: int, text: str, count: int) -> list[Conversatio
       count: conversations wanted; a short text repeats itself.
 
     Returns:
-      That many, of kind "template".
+      That many, of kind "template", each with the sentence that it is about as its chunk.
 
     Raises:
       ValueError: if the text is empty or the count is below 1.
@@ -101,24 +105,24 @@ def template_conversations(seed: int, text: str, count: int) -> list[Conversatio
         rng.shuffle(turn)
         for maker in turn[: count - len(found)]:
             drawn = [_unlike(maker, rng, asked, pairs) for _ in range(_DRAWN)]
-            question, answer = max(drawn, key=lambda pair: _new_words(pair[1], told))
-            pairs.add((question, answer))
-            asked.add(question)
-            if len(answer.split()) <= _SHORT:
-                told.update(_WORD.findall(answer))
-            found.append(Conversation(question, answer, "template"))
+            taken = max(drawn, key=lambda one: _new_words(one.answer, told))
+            pairs.add(taken[:2])
+            asked.add(taken.question)
+            if len(taken.answer.split()) <= _SHORT:
+                told.update(_WORD.findall(taken.answer))
+            found.append(taken)
     return found
 
 
 def _unlike(
     maker: "_Maker", rng: random.Random, asked: set[str], pairs: set[tuple[str, str]]
-) -> tuple[str, str]:
+) -> Conversation:
     """A question that was not asked, else an answer that was not given to it, else any."""
     for attempt in range(12):
-        pair = maker.make(rng)
-        if pair[0] not in asked or (attempt > 5 and pair not in pairs):
+        made = maker.make(rng)
+        if made.question not in asked or (attempt > 5 and made[:2] not in pairs):
             break
-    return pair
+    return made
 
 
 def _new_words(answer: str, told: set[str]) -> int:
@@ -148,8 +152,8 @@ def read_sources(text: str) -> list[Source]:
             # The first is the title of everything, which tells nothing apart.
             heading = " ".join(block.text.lstrip("# ").split()) if place else ""
             continue
-        lines = [" ".join(piece.text.split()) for piece in sentences(block.text)]
-        lines = [line for line in lines if re.search(r"\w", line)]
+        pieces = [piece for piece in sentences(block.text) if re.search(r"\w", piece.text)]
+        lines = [" ".join(piece.text.split()) for piece in pieces]
         topic = ""
         for number, line in enumerate(lines):
             prose = english_text and _is_prose(line)
@@ -162,7 +166,9 @@ def read_sources(text: str) -> list[Source]:
                 if any(word.tag in ("NOUN", "NAME") for word in words[a:b])
             ] or _content(line)
             following = lines[number + 1] if number + 1 < len(lines) else ""
-            found.append(Source(line, heading, following, parts, topics, prose))
+            ends = [block.start + piece.end for piece in pieces[number : number + 2]]
+            chunk = block.start + pieces[number].start, ends[0]
+            found.append(Source(line, heading, following, chunk, ends[-1], parts, topics, prose))
     return found
 
 
@@ -175,7 +181,8 @@ class _Maker:
         self._links = _endless(source.parts.links, rng)
         self._topics = _endless(source.topics, rng)
 
-    def make(self, rng: random.Random) -> tuple[str, str]:
+    def make(self, rng: random.Random) -> Conversation:
+        start, end = self.source.chunk
         ways: dict[str, Callable[[random.Random], tuple[str, str] | None]] = {
             "asked": self._asked, "linked": self._linked, "about": self._about,
             "complete": self._complete, "pair": self._pair,
@@ -184,8 +191,10 @@ class _Maker:
             way = rng.choices([name for name, _ in _SHARES], [share for _, share in _SHARES])[0]
             made = ways[way](rng)
             if made is not None and all(map(_sound, made)) and len(made[0].split()) > 2:
-                return _finished(made[0], rng, way in ("asked", "linked", "about")), made[1]
-        return self._complete(rng)
+                question = _finished(made[0], rng, way in ("asked", "linked", "about"))
+                end = self.source.following_end if way == "pair" else end
+                return Conversation(question, made[1], "template", (start, end))
+        return Conversation(*self._complete(rng), "template", (start, end))
 
     def _asked(self, rng: random.Random) -> tuple[str, str] | None:
         """A phrase left out and asked for, or two."""

@@ -13,7 +13,7 @@ from jaxmem.lm.weights.safetensors_file import TensorFile, folder_tensors
 from jaxmem.lm.weights.stacking import check_tensors, file_names, stacked
 from jaxmem.roofline.hf_fields import load
 
-_NAMES = {
+NAMES = {
     "embedding": "model.embed_tokens.weight",
     "norm": "model.norm.weight",
     "head": "lm_head.weight",
@@ -32,6 +32,8 @@ _NAMES = {
     "layers.query_norm": "model.layers.{}.self_attn.q_norm.weight",
     "layers.key_norm": "model.layers.{}.self_attn.k_norm.weight",
 }
+"""Hugging Face's name of each parameter of `Config.shapes`, with {} for the layer."""
+
 _DERIVED = "rotary_emb.inv_freq"  # a table of frequencies that old versions saved
 
 
@@ -79,19 +81,19 @@ def read_params(path: str | os.PathLike[str], dtype: str) -> tuple[Config, Param
         raise ValueError(f"{path}: expected a folder, got something else")
     config = decoder_config(folder)
     tensors = folder_tensors(folder)
-    head = tensors.get(_NAMES["head"]) if config.tied else None
+    head = tensors.get(NAMES["head"]) if config.tied else None
     stored = {
         name: tensor.shape
         for name, tensor in tensors.items()
         if tensor is not head and not name.endswith(_DERIVED)
     }
     try:
-        check_tensors(file_names(config, _NAMES), stored)
+        check_tensors(file_names(config, NAMES), stored)
     except ValueError as error:
         raise ValueError(f"{folder}: {error}") from error
     if head is not None:
-        _check_tied(head, tensors[_NAMES["embedding"]], folder)
-    params = stacked(config, _NAMES, lambda name: tensors[name].read(), dtype, str(folder))
+        _check_tied(head, tensors[NAMES["embedding"]], folder)
+    params = stacked(config, NAMES, lambda name: tensors[name].read(), dtype, str(folder))
     return config, params
 
 
@@ -107,6 +109,6 @@ def _check_tied(head: TensorFile, embedding: TensorFile, folder: Path) -> None:
     same = head.shape == embedding.shape and np.array_equal(head.read(), embedding.read())
     if not same:
         raise ValueError(
-            f"{folder}: expected {_NAMES['head']} to be the embedding, as tie_word_embeddings has "
+            f"{folder}: expected {NAMES['head']} to be the embedding, as tie_word_embeddings has "
             "it, got another tensor"
         )
