@@ -7,8 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxmem.lm.cartridges.course import Course
+from jaxmem.lm.cartridges.prefix import prefix_cartridge, take
+from jaxmem.lm.cartridges.rows import Example, Rows, pack
+from jaxmem.lm.cartridges.teacher import teach
 from jaxmem.lm.config import Config
 from jaxmem.lm.parameters import Params, nested
+from jaxmem.recall.cartridges import Cartridge
 
 
 @pytest.fixture(scope="module")
@@ -60,3 +65,36 @@ def make_params() -> Callable[..., Params]:
 def params(config: Config) -> Params:
     """Random float32 parameters."""
     return jax.tree.map(jnp.asarray, numpy_params(config))
+
+
+# What is trained on in more than one file: the same shapes, so that steps are compiled once.
+
+
+@pytest.fixture(scope="session")
+def whole(config: Config, params: Params) -> Cartridge:
+    """The prefix of 12 tokens."""
+    ids = np.random.default_rng(0).integers(0, config.vocabulary, 12)
+    return prefix_cartridge(params, config, ids)
+
+
+@pytest.fixture(scope="session")
+def rows(config: Config) -> Rows:
+    """Ten questions and answers, two a row."""
+    rng = np.random.default_rng(1)
+    examples = [
+        Example(*(tuple(rng.integers(0, config.vocabulary, n).tolist()) for n in (3, 4)))
+        for _ in range(10)
+    ]
+    return pack(examples, 16)
+
+
+@pytest.fixture(scope="session")
+def course(config: Config, params: Params, whole: Cartridge, rows: Rows) -> Course:
+    """What the teacher says of them."""
+    return Course(rows, teach(params, config, rows, whole, top_k=5, batch=2))
+
+
+@pytest.fixture(scope="session")
+def few(whole: Cartridge) -> Cartridge:
+    """Four of its tokens."""
+    return take(whole, jnp.array([0, 3, 6, 9]))

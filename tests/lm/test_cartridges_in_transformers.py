@@ -4,6 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -32,6 +33,8 @@ CONFIG = Config(
     positions=64,
     rope_theta=1e4,
 )
+pytestmark = pytest.mark.usefixtures("unoptimised")
+forward_jit = jax.jit(forward, static_argnames="config")
 DOCUMENT = np.array([3, 17, 29, 8, 31, 2, 25, 11, 9])
 PROMPT = np.array([[7, 21, 5, 33]])
 
@@ -97,7 +100,7 @@ def changed(cartridge: Cartridge) -> Cartridge:
 
 def our_logits(model: Model, cartridge: Cartridge) -> np.ndarray:
     positions = int(cartridge.first_question) + np.arange(PROMPT.shape[1])[None]  # type: ignore[arg-type]
-    found, _ = forward(
+    found, _ = forward_jit(
         model.params, CONFIG, jnp.asarray(PROMPT), jnp.asarray(positions), cartridge=cartridge
     )
     return np.asarray(found)

@@ -5,16 +5,13 @@ import math
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxmem.lm.cartridges.checkpoint import load_state, read_identity, save_state
 from jaxmem.lm.cartridges.course import Course
 from jaxmem.lm.cartridges.recipe import Recipe
-from jaxmem.lm.cartridges.rows import Example, pack
 from jaxmem.lm.cartridges.state import State, Trained
-from jaxmem.lm.cartridges.teacher import hard
 from jaxmem.lm.cartridges.training import init_state, train
 from jaxmem.lm.config import Config
 from jaxmem.lm.parameters import Params
@@ -27,33 +24,16 @@ IDENTITY = {"model": "abc", "rows": "12", "seed": "0"}
 RECIPE = Recipe(steps=6, batch=2, evaluate=3, bias=True)
 
 
-def course(seed: int) -> Course:
-    random = np.random.default_rng(seed)
-    words = [tuple(map(int, random.integers(0, 61, 6))) for _ in range(5)]
-    rows = pack([Example(one[:3], one[3:]) for one in words], 12)
-    return Course(rows, hard(rows))
-
-
-@pytest.fixture(scope="module")
-def cartridge(config: Config) -> Cartridge:
-    shape = (2, config.layers, config.kv_heads, 5, config.head_dim)
-    keys, values = np.random.default_rng(3).normal(size=shape).astype(np.float32)
-    return Cartridge(
-        jnp.asarray(keys), jnp.asarray(values), config.scale,
-        positions=jnp.arange(5), first_question=5, frozen=1,
-    )  # fmt: skip
-
-
 def copied(state: State) -> State:
     return jax.tree.map(np.array, state._replace(history=()))._replace(history=state.history)
 
 
 def run(
-    params: Params, config: Config, cartridge: Cartridge, state: State | None = None
+    params: Params, config: Config, few: Cartridge, course: Course, state: State | None = None
 ) -> tuple[Trained, list[State]]:
     states: list[State] = []
     trained = train(
-        params, config, cartridge, course(1), RECIPE, seed=4, held_out=course(2), state=state,
+        params, config, few, course, RECIPE, seed=4, held_out=course, state=state,
         # The optimiser's arrays are given back to the next step: copies stay.
         report=lambda one: states.append(copied(one)),
     )  # fmt: skip
@@ -61,8 +41,10 @@ def run(
 
 
 @pytest.fixture(scope="module")
-def whole(params: Params, config: Config, cartridge: Cartridge) -> tuple[Trained, list[State]]:
-    return run(params, config, cartridge)
+def done(
+    params: Params, config: Config, few: Cartridge, course: Course
+) -> tuple[Trained, list[State]]:
+    return run(params, config, few, course)
 
 
 def equal(first: object, second: object) -> bool:
@@ -73,12 +55,12 @@ def equal(first: object, second: object) -> bool:
 
 
 def test_a_state_comes_back(
-    whole: tuple[Trained, list[State]], cartridge: Cartridge, tmp_path: Path
+    done: tuple[Trained, list[State]], few: Cartridge, tmp_path: Path
 ) -> None:
     path = tmp_path / "run.partial"
-    for state in whole[1]:
+    for state in done[1]:
         save_state(path, state, IDENTITY)
-        found = load_state(path, init_state(cartridge, RECIPE), IDENTITY)
+        found = load_state(path, init_state(few, RECIPE), IDENTITY)
         assert equal(found._replace(history=()), state._replace(history=()))
         assert found.history[-1].step == state.history[-1].step
         assert [float(one.held_out) for one in found.history] == [
@@ -93,17 +75,18 @@ def test_a_state_comes_back(
 
 @pytest.mark.parametrize("look", [0, 1, 2])
 def test_a_run_goes_on_bit_for_bit(
-    whole: tuple[Trained, list[State]],
+    done: tuple[Trained, list[State]],
     params: Params,
     config: Config,
-    cartridge: Cartridge,
+    few: Cartridge,
+    course: Course,
     tmp_path: Path,
     look: int,
 ) -> None:
-    save_state(tmp_path / "run", whole[1][look], IDENTITY)
-    state = load_state(tmp_path / "run", init_state(cartridge, RECIPE), IDENTITY)
-    again, states = run(params, config, cartridge, state)
-    assert equal(again.cartridge, whole[0].cartridge)
+    save_state(tmp_path / "run", done[1][look], IDENTITY)
+    state = load_state(tmp_path / "run", init_state(few, RECIPE), IDENTITY)
+    again, states = run(params, config, few, course, state)
+    assert equal(again.cartridge, done[0].cartridge)
     assert len(states) == 3 - look
     assert [one.step for one in again.history] == [0, 2, 4, 6]
 
@@ -112,23 +95,23 @@ def test_a_run_goes_on_bit_for_bit(
     ("name", "value"), [("model", "abd"), ("rows", None), ("seed", "1"), ("slots", "5")]
 )
 def test_another_run_is_refused(
-    whole: tuple[Trained, list[State]],
-    cartridge: Cartridge,
+    done: tuple[Trained, list[State]],
+    few: Cartridge,
     tmp_path: Path,
     name: str,
     value: str | None,
 ) -> None:
-    save_state(tmp_path / "run", whole[1][1], IDENTITY)
+    save_state(tmp_path / "run", done[1][1], IDENTITY)
     other = {key: text for key, text in (IDENTITY | {name: value}).items() if text is not None}
     with pytest.raises(ValueError, match=f"run: another run's: expected {name} "):
-        load_state(tmp_path / "run", init_state(cartridge, RECIPE), other)
+        load_state(tmp_path / "run", init_state(few, RECIPE), other)
 
 
 def test_damaged_files_are_refused(
-    whole: tuple[Trained, list[State]], cartridge: Cartridge, tmp_path: Path
+    done: tuple[Trained, list[State]], few: Cartridge, tmp_path: Path
 ) -> None:
-    path, like = tmp_path / "run", init_state(cartridge, RECIPE)
-    save_state(path, whole[1][1], IDENTITY)
+    path, like = tmp_path / "run", init_state(few, RECIPE)
+    save_state(path, done[1][1], IDENTITY)
     content = path.read_bytes()
     length = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + length])

@@ -27,10 +27,7 @@ PLAIN = Config(61, 24, 2, 4, 4, 8, 40, 64)
 LLAMA3 = Llama3Scaling(8.0, 1.0, 4.0, 16)
 SHAPES = {
     "mha": {},
-    "mha-llama3": {"rope_llama3": LLAMA3, "rope_theta": 100.0},
-    "gqa-bias-tied": {"kv_heads": 2, "qkv_bias": True, "tied": True},
-    "gqa-linear": {"kv_heads": 2, "rope_factor": 4.0},
-    "mqa-norm": {"kv_heads": 1, "qk_norm": True},
+    "gqa-bias-tied": {"kv_heads": 2, "qkv_bias": True, "tied": True, "rope_factor": 4.0},
     "mqa-all": {
         "kv_heads": 1,
         "qk_norm": True,

@@ -81,7 +81,7 @@ def test_headings() -> None:
     assert not heading("One\ntwo")
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(ODD)
 def test_every_character_but_spaces_is_in_one_sentence(text: str) -> None:
     for split in (paragraphs, sentences):
@@ -93,7 +93,7 @@ def test_every_character_but_spaces_is_in_one_sentence(text: str) -> None:
         assert "".join("".join(span.text.split()) for span in spans) == "".join(text.split())
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(ODD, st.integers(1, 30))
 def test_chunks_hold_everything_and_fit(text: str, limit: int) -> None:
     found = chunks(text, limit, encode)

@@ -17,6 +17,7 @@ from jaxmem.recall.cartridges import Cartridge
 pytestmark = pytest.mark.usefixtures("unoptimised")
 
 STEPS, LENGTHS = 6, np.array([7, 1, 5])
+NEVER = (0, 0)  # not among the greedy tokens; as many as there are stops elsewhere: one program
 forward_jit = jax.jit(forward, static_argnames="config")
 
 
@@ -66,7 +67,7 @@ def assert_greedy(
 def test_greedy_is_the_argmax_of_full_forwards(
     params: Params, config: Config, prompts: np.ndarray, cartridge: Cartridge | None
 ) -> None:
-    made = generate(params, config, prompts, LENGTHS, steps=STEPS, cartridge=cartridge)
+    made = generate(params, config, prompts, LENGTHS, steps=STEPS, cartridge=cartridge, stop=NEVER)
     np.testing.assert_array_equal(made.lengths, STEPS)
     assert len(np.unique(made.ids)) > 3
     assert_greedy(params, config, prompts, cartridge, made)
@@ -75,7 +76,7 @@ def test_greedy_is_the_argmax_of_full_forwards(
 def test_prompts_read_in_pieces(
     params: Params, config: Config, prompts: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = generate(params, config, prompts, LENGTHS, steps=STEPS)
+    whole = generate(params, config, prompts, LENGTHS, steps=STEPS, stop=NEVER)
     monkeypatch.setattr(generation, "CHUNK", 5)  # one row ends with the piece
     made = generate(params, config, prompts, LENGTHS, steps=STEPS - 1)  # another program
     np.testing.assert_array_equal(made.ids, whole.ids[:, :-1])
@@ -83,7 +84,7 @@ def test_prompts_read_in_pieces(
 
 
 def test_rows_end_at_stop_ids(params: Params, config: Config, prompts: np.ndarray) -> None:
-    free = np.asarray(generate(params, config, prompts, LENGTHS, steps=STEPS).ids)
+    free = np.asarray(generate(params, config, prompts, LENGTHS, steps=STEPS, stop=NEVER).ids)
     stop = (int(free[0, 2]), int(free[1, 0]))
     made = generate(params, config, prompts, LENGTHS, steps=STEPS, stop=stop)
     for row in range(3):

@@ -43,7 +43,8 @@ def model() -> Model:
 
 @pytest.fixture(scope="module")
 def prepared(model: Model) -> Prepared:
-    return prepare(model, TEXT, questions=30, held_out=3, brought=BROUGHT)
+    """Of the shapes that tests/cli/test_cartridge.py has too: compiled once."""
+    return prepare(model, TEXT, questions=30, brought=BROUGHT)
 
 
 def test_a_folder_of_it_is_read(model: Model, tmp_path: Path) -> None:
@@ -80,8 +81,6 @@ def test_questions_without_answer_get_the_teacher_s(prepared: Prepared, model: M
     """Its answer is greedy: no other token is likelier with the document in view."""
     mine = next(one for one in prepared.conversations if one.question == BROUGHT[0].question)
     assert mine.answer
-    again = prepare(model, TEXT, questions=30, held_out=3, brought=BROUGHT)
-    assert again.conversations == prepared.conversations
     paper = exam(model, [mine], prepared.reading)
     other = exam(model, [mine._replace(answer="The tower was Arthur.")], prepared.reading)
     surprise = [grade(model, one, prepared.reading.whole).mean_nll for one in (paper, other)]
@@ -154,7 +153,7 @@ def test_a_document_in_windows(model: Model) -> None:
     boat = Conversation("Where does the supply boat come from?", "Raven Point.", "user")
     with pytest.warns(UserWarning, match="is read in 2 windows"):
         found = prepare(
-            model, TEXT, questions=0, held_out=0, window=150, brought=[BROUGHT[0], boat]
+            model, TEXT, questions=0, held_out=0, window=150, brought=[BROUGHT[1], boat]
         )
     assert len(found.reading.parts) == 2
     assert [found.reading.part_of(one) for one in found.conversations] == [0, 1]
@@ -198,7 +197,8 @@ def test_when_training_is_repaid() -> None:
     assert repaid(config, machine, 1000, 125, 360.0).cached == pytest.approx(2 * found.cached)
 
 
-def test_this_machine(model: Model) -> None:
+def test_this_machine(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jaxmem.lm.cartridges.machine._SPEND_S", 0.0)
     machine = this_machine("float32")
     for number in (machine.bf16_flops, machine.bytes_s, machine.capacity_bytes):
         assert 1e6 < number < 1e18

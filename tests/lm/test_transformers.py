@@ -1,4 +1,7 @@
-"""New random models of every shape against Hugging Face transformers, where it is installed."""
+"""New random models against Hugging Face transformers, where it is installed.
+
+test_golden has every shape, from models drawn once.
+"""
 
 import importlib.util
 from pathlib import Path
@@ -16,6 +19,7 @@ pytest.importorskip("torch", exc_type=ImportError)
 pytest.importorskip("transformers", exc_type=ImportError)
 
 NAMES = ["llama", "llama-linear", "llama-llama3", "mistral", "qwen2", "qwen3", "smollm2"]
+pytestmark = pytest.mark.usefixtures("unoptimised")
 forward_jit = jax.jit(forward, static_argnames="config")
 
 
@@ -32,7 +36,7 @@ def script() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["llama-llama3", "qwen3"])
 def test_logits_are_those_of_transformers(name: str, script: ModuleType, tmp_path: Path) -> None:
     made = script.model(name, 101)
     made.save_pretrained(tmp_path)

@@ -2,6 +2,7 @@
 
 import random
 import re
+from functools import lru_cache
 
 from jaxmem.lm.self_study import english
 from jaxmem.lm.self_study.phrases import Clause, Phrase, clauses, kind_of, noun_phrases
@@ -236,9 +237,7 @@ class Clauses:
                 kept.append(self.slice(at, phrase.start))
                 at = phrase.end
         kept.append(self.slice(at, end))
-        joined = spaced(" ".join(part for part in kept if part))
-        joined = re.sub(r"^(?:and|or|,)\s+|[\s,;:]+(?:and|or)?\s*$", "", joined)
-        return re.sub(r",\s*,", ",", joined)
+        return _trimmed(" ".join(part for part in kept if part))
 
     def slice(self, start: int, end: int) -> str:
         if start >= end:
@@ -262,6 +261,7 @@ def words_for(phrase: str, names: frozenset[str]) -> str:
     return lowered(phrase, names)
 
 
+@lru_cache(2**13)  # the same few words of a sentence are asked for again and again
 def spaced(text: str) -> str:
     """Words with one space between them and none before a mark.
 
@@ -273,6 +273,13 @@ def spaced(text: str) -> str:
     """
     text = re.sub(r"\s+", " ", text).strip()
     return re.sub(r"\s+([,;:?!.])", r"\1", re.sub(r"[,;:]\s*([?])", r"\1", text))
+
+
+@lru_cache(2**13)
+def _trimmed(text: str) -> str:
+    """Without what joined it to words that were left out."""
+    text = re.sub(r"^(?:and|or|,)\s+|[\s,;:]+(?:and|or)?\s*$", "", spaced(text))
+    return re.sub(r",\s*,", ",", text)
 
 
 def head_word(phrase: str) -> str:

@@ -1,7 +1,7 @@
 """English words that rules need: closed classes, verbs and their forms, words of like meaning."""
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 
 
 def listed(words: str) -> frozenset[str]:
@@ -308,6 +308,7 @@ def synonyms() -> dict[str, list[str]]:
     return found
 
 
+@lru_cache(2**13)
 def singular(word: str) -> str:
     """A noun without the ending of its plural, by rule."""
     low = word.lower()
