@@ -10,8 +10,8 @@ where it stopped), `grade DIR` puts the test questions to them, once, and writes
 
 Prints (to ± 6):
 
-8 x smaller: 63 % of the gap closed
-32 x smaller: 45 % of the gap closed
+8 x smaller: 64 % of the gap closed
+32 x smaller: 46 % of the gap closed
 """
 
 import dataclasses

@@ -23,8 +23,9 @@ from jaxmem.recall.facts import Document
 
 def _with_first(select: str, shares: Array, slots: int, ridge: ArrayLike) -> Array:
     """A selection that always holds token 0, the sink, without which a cache is lost."""
-    if select != "omp":  # whose fit needs the shares as they are
-        shares = shares.at[:, 0].set(jnp.max(shares, axis=1) + 1.0)
+    if select == "omp":  # whose fit needs the shares as they are
+        return SELECTIONS[select](shares, slots, ridge).at[0].set(0)
+    shares = shares.at[:, 0].set(jnp.max(shares, axis=1) + 1.0)
     return SELECTIONS[select](shares, slots, ridge)
 
 
