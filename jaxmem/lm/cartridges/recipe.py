@@ -23,7 +23,7 @@ class Recipe:
     """
 
     steps: int = 100
-    batch: int = 8
+    batch: int = 4
     learning_rate: float = 0.02
     warm_up: float = 0.05
     floor: float = 0.05
