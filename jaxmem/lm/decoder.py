@@ -7,12 +7,13 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxmem.lm.attention import both, own_read, shared_read
+from jaxmem.lm.attention import own_read, shared_read
 from jaxmem.lm.config import Config
-from jaxmem.lm.layer import after_attention, query_key_value, rms_norm
+from jaxmem.lm.layer import after_attention, embed, query_key_value, rms_norm, slots_of
 from jaxmem.lm.parameters import Params, head_of
 from jaxmem.lm.product import transposed_product
 from jaxmem.lm.rope import angles
+from jaxmem.recall.attention import merge
 from jaxmem.recall.cartridges import Cartridge
 
 # A gradient keeps what the large products made and computes the rest again: on a CPU, writing and
@@ -171,15 +172,10 @@ def _run(
     remat: bool,
 ) -> tuple[Array, Any]:
     """Normalised states [B, T, D] of the last layer, and what each layer was asked to keep."""
-    stream = params["embedding"][ids]
-    stream = stream.astype(jnp.promote_types(stream.dtype, jnp.float32))  # [B, T, D]
+    stream = embed(params, ids)
     layers: dict[str, Any] = {"params": params["layers"]}
     if cartridge is not None:
-        layers["slots"] = {
-            name: getattr(cartridge, name)
-            for name in ("keys", "values", "bias", "mask")
-            if getattr(cartridge, name) is not None
-        }
+        layers["slots"] = slots_of(cartridge)
     if cache is not None:
         layers["cache"] = cache.keys, cache.values
     step = jax.checkpoint(partial(_layer, config, shared), policy=None if remat else _KEPT)
@@ -201,7 +197,7 @@ def _layer(
         )
     read = own_read(query, keys, values, shared.seen, config.scale)
     if "slots" in layer:
-        read = both(read, shared_read(query, scale=config.scale, **layer["slots"]))
+        read = merge([read, shared_read(query, scale=config.scale, **layer["slots"])])
     return after_attention(config, weights, stream, read.output), kept
 
 

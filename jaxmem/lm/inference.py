@@ -8,12 +8,12 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import DTypeLike
 
-from jaxmem.lm.attention import both, shared_read
+from jaxmem.lm.attention import grouped_read, shared_read
 from jaxmem.lm.config import Config
-from jaxmem.lm.layer import after_attention, query_key_value, rms_norm
+from jaxmem.lm.layer import after_attention, embed, query_key_value, rms_norm, slots_of
 from jaxmem.lm.parameters import Params
 from jaxmem.lm.rope import angles
-from jaxmem.recall.attention import Read
+from jaxmem.recall.attention import Read, merge
 from jaxmem.recall.cartridges import Cartridge
 
 
@@ -73,16 +73,21 @@ def read_token(
     Returns:
       The state [B, D] of the token, and `grown` with its key and value.
     """
-    # [B, G, R, S] and [B, G, R, N]
-    of_prompt = jnp.arange(prompt.keys.shape[3]) < lengths[:, None, None, None]
-    of_grown = jnp.arange(grown.keys.shape[3]) < count
+    shape = len(ids), config.heads // config.kv_heads
+    of_prompt = jnp.arange(prompt.keys.shape[3]) < lengths[:, None, None]  # [B, 1, S]
+    of_grown = jnp.arange(grown.keys.shape[3]) < count  # [N]
+    of_prompt, of_grown = (
+        jnp.broadcast_to(part, (*shape, part.shape[-1])) for part in (of_prompt, of_grown)
+    )
 
     def read(query: Array, own: KeysValues, before: tuple[KeysValues, KeysValues]) -> Read:
-        found = both(
-            _read(query, before[0], config.scale, of_prompt),
-            _read(query, before[1], config.scale, of_grown),
+        return merge(
+            [
+                grouped_read(query, *before[0], config.scale, of_prompt),
+                grouped_read(query, *before[1], config.scale, of_grown),
+                grouped_read(query, *own, config.scale),
+            ]
         )
-        return both(found, _read(query, own, config.scale))
 
     stream, own = _layers(params, config, ids, positions[:, None], cartridge, (prompt, grown), read)
     return stream[:, 0], _put(grown, own, count)
@@ -115,8 +120,8 @@ def read_prompts(
     ids = jnp.pad(ids, ((0, 0), (0, pieces * chunk - length)))
     dtype = jnp.promote_types(params["embedding"].dtype, jnp.float32)
     causal = jnp.tile(
-        jnp.tril(jnp.ones((chunk, chunk), bool)), (config.heads // config.kv_heads, 1)
-    )
+        jnp.tril(jnp.ones((chunk, chunk), bool)), (batch, config.heads // config.kv_heads, 1)
+    )  # [B, R T, T]
 
     def piece(carry: tuple[KeysValues, Array], number: Array) -> tuple[Any, None]:
         found, last = carry
@@ -129,10 +134,9 @@ def read_prompts(
                 keys, values = (
                     jax.lax.dynamic_slice_in_dim(part, other * chunk, chunk, 2) for part in before
                 )
-                tile = KeysValues(keys, values)
-                return both(so_far, _read(query, tile, config.scale))
+                return merge([so_far, grouped_read(query, keys, values, config.scale)])
 
-            alone = _read(query, own, config.scale, causal)
+            alone = grouped_read(query, *own, config.scale, causal)
             return alone if pieces == 1 else jax.lax.fori_loop(0, number, more, alone)
 
         stream, own = _layers(params, config, tokens, positions, cartridge, found, read)
@@ -161,15 +165,10 @@ def _layers(
     read: from queries [B, G, R T, K], the tokens' keys and values [B, G, T, K] and a layer of
     what was before, [B, G, R T, K] and [B, G, R T].
     """
-    stream = params["embedding"][ids]
-    stream = stream.astype(jnp.promote_types(stream.dtype, jnp.float32))  # [B, T, D]
+    stream = embed(params, ids)
     layers: dict[str, Any] = {"params": params["layers"], "before": before}
     if cartridge is not None:
-        layers["slots"] = {
-            name: getattr(cartridge, name)
-            for name in ("keys", "values", "bias", "mask")
-            if getattr(cartridge, name) is not None
-        }
+        layers["slots"] = slots_of(cartridge)
     cosine, sine = angles(config, positions)
 
     def step(stream: Array, layer: dict[str, Any]) -> tuple[Array, KeysValues]:
@@ -187,7 +186,7 @@ def _layers(
         )
         found = Read(output, log_sum_exp)
         if "slots" in layer:
-            found = both(found, shared_read(query, scale=config.scale, **layer["slots"]))
+            found = merge([found, shared_read(query, scale=config.scale, **layer["slots"])])
         return after_attention(config, weights, stream, found.output), own
 
     stream, own = jax.lax.scan(step, stream, layers)
@@ -201,15 +200,3 @@ def _put(there: KeysValues, new: KeysValues, place: Array) -> KeysValues:
         for old, more in zip(there, new)
     )
     return KeysValues(keys, values)
-
-
-def _read(query: Array, tokens: KeysValues, scale: float, seen: Array | None = None) -> Read:
-    """Attention of queries [B, G, N, K] over tokens [B, G, S, K]; seen: [..., N, S]."""
-    logits = jnp.einsum("bgnk,bgsk->bgns", scale * query, tokens.keys)
-    if seen is not None:
-        logits = jnp.where(seen, logits, jnp.finfo(logits.dtype).min)
-    top = jnp.max(logits, axis=-1, keepdims=True)
-    weights = jnp.exp(logits - top)
-    total = jnp.sum(weights, axis=-1, keepdims=True)
-    output = jnp.einsum("bgns,bgsk->bgnk", weights, tokens.values) / total
-    return Read(output, (top + jnp.log(total))[..., 0])

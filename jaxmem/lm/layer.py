@@ -6,8 +6,37 @@ from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 
 from jaxmem.lm.config import Config
+from jaxmem.lm.parameters import Params
 from jaxmem.lm.product import product
 from jaxmem.lm.rope import rotate
+from jaxmem.recall.cartridges import Cartridge
+
+
+def embed(params: Params, ids: Array) -> Array:
+    """The stream before the first layer.
+
+    Args:
+      params: the model's.
+      ids: [B, T] tokens.
+
+    Returns:
+      [B, T, D], at least float32.
+    """
+    stream = params["embedding"][ids]
+    return stream.astype(jnp.promote_types(stream.dtype, jnp.float32))
+
+
+def slots_of(cartridge: Cartridge) -> dict[str, Array]:
+    """What layers read of a cartridge.
+
+    Args:
+      cartridge: keys [L, G, P, K].
+
+    Returns:
+      Arrays by name, the layers in front: keys and values, bias and mask where there are any.
+    """
+    parts = {name: getattr(cartridge, name) for name in ("keys", "values", "bias", "mask")}
+    return {name: part for name, part in parts.items() if part is not None}
 
 
 def query_key_value(
