@@ -163,7 +163,7 @@ def prepared_for(
 
 
 def _rows(args: argparse.Namespace, text: str) -> "list[Conversation] | None":
-    from jaxmem.lm.cartridges.runs import document_digest
+    from jaxmem.lm.cartridges.files import document_digest
     from jaxmem.lm.self_study.conversations import load_conversations
 
     if args.rows is None:
@@ -181,7 +181,7 @@ def _rows(args: argparse.Namespace, text: str) -> "list[Conversation] | None":
 
 
 def _save_rows(args: argparse.Namespace, model: "Model", prepared: "Prepared") -> None:
-    from jaxmem.lm.cartridges.runs import document_digest
+    from jaxmem.lm.cartridges.files import document_digest
     from jaxmem.lm.self_study.conversations import save_conversations
 
     provenance = {

@@ -118,5 +118,5 @@ def test_composition_drops_later_sinks(config: Config, whole: recall.Cartridge) 
     assert first_question(moved) == 40
     np.testing.assert_array_equal(moved.positions, [*range(20), *range(21, 40)])
     alone = dataclasses.replace(take(whole, jnp.arange(1)), frozen=1)
-    with pytest.raises(ValueError, match="more slots than the 1 frozen"):
+    with pytest.raises(ValueError, match="more slots than the 1 left out"):
         compose(config, whole, alone)

@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 from jaxmem.common import check_number, check_size, lookup
 from jaxmem.lm.cartridges.prefix import first_question, take
 from jaxmem.lm.cartridges.rows import Rows, as_read
+from jaxmem.lm.cartridges.teacher import take_rows
 from jaxmem.lm.config import Config
 from jaxmem.lm.decoder import queries
 from jaxmem.lm.parameters import Params
@@ -58,11 +59,7 @@ def reference_queries(
     order = np.random.default_rng(seed).permutation(len(rows.ids))
     parts, there = [], 0
     for start in range(0, len(order), batch):
-        some = order[start : start + batch]
-        some = np.resize(some, batch) if len(some) < batch and start == 0 else some
-        if len(some) < batch:
-            break
-        part = Rows(*(array[some] for array in rows))
+        part = take_rows(rows, order[start : start + batch], batch)
         found = _queries(params, config, part, whole, first_question(whole))
         found = found.reshape(config.layers, -1, *found.shape[3:])
         real = np.flatnonzero(part.segments.reshape(-1) >= 0)

@@ -1,13 +1,11 @@
 """Cartridges of several documents read together."""
 
-import dataclasses
-from typing import Any
-
 from jaxmem.lm.cartridges.prefix import first_question
 from jaxmem.lm.cartridges.starts import reposition
 from jaxmem.lm.config import Config
 from jaxmem.recall import cartridges
 from jaxmem.recall.cartridges import Cartridge
+from jaxmem.recall.cartridges.cartridge import drop
 
 
 def compose(
@@ -43,23 +41,9 @@ def compose(
         if not isinstance(other, Cartridge):
             raise ValueError(f"expected cartridges one by one, got {type(other).__name__}")
         if drop_sinks:
-            other = _without_frozen(other)
+            other = drop(other, other.frozen)
         if move:
             other = reposition(config, other, behind)
             behind = first_question(other)
         parts.append(other)
     return cartridges.compose(*parts, drop_sinks=False)
-
-
-def _without_frozen(cartridge: Cartridge) -> Cartridge:
-    count = cartridge.frozen
-    if not count:
-        return cartridge
-    if count == cartridge.slots:
-        raise ValueError(f"expected more slots than the {count} frozen ones, got as many")
-    cut: dict[str, Any] = {"frozen": 0}
-    for name, axis in (("keys", -2), ("values", -2), ("bias", -1), ("mask", -1), ("positions", -1)):
-        part = getattr(cartridge, name)
-        if part is not None:
-            cut[name] = part[..., count:, :] if axis == -2 else part[..., count:]
-    return dataclasses.replace(cartridge, **cut)

@@ -9,7 +9,7 @@ import numpy as np
 from jaxmem.common import Interval, clustered_bootstrap
 from jaxmem.lm.cartridges.reading import Reading, example
 from jaxmem.lm.cartridges.rows import Places, Rows, most_places, pack, places
-from jaxmem.lm.cartridges.teacher import states_at
+from jaxmem.lm.cartridges.teacher import states_at, take_rows
 from jaxmem.lm.divergence import BLOCK, score
 from jaxmem.lm.model import Model
 from jaxmem.lm.parameters import head_of
@@ -82,14 +82,7 @@ def exam(
     batches, numbers = [], []
     room = most_places(rows.targets, batch, BLOCK)
     for start in range(0, len(rows.ids), batch):
-        part = Rows(*(array[start : start + batch] for array in rows))
-        more = batch - len(part.ids)
-        part = Rows(
-            *(
-                np.pad(array, ((0, more), (0, 0)), constant_values=fill)
-                for array, fill in zip(part, (0, 0, -1, -1))
-            )
-        )
+        part = take_rows(rows, np.arange(start, min(start + batch, len(rows.ids))), batch)
         there = places(part.targets, room)
         batches.append((part, there, states_at(model.params, model.config, part, there, whole)))
         numbers.append(part.segments.reshape(-1)[there.at[there.weights > 0]])

@@ -45,7 +45,7 @@ def provenance_of(
     """
     found = {
         "document": os.path.basename(document),
-        "sha256": hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
+        "sha256": document_digest(text),
         "tokens": str(tokens),
         "method": method,
         "steps": None if steps is None else str(steps),
@@ -54,6 +54,18 @@ def provenance_of(
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
     }
     return {name: text for name, text in found.items() if text is not None}
+
+
+def document_digest(text: str) -> str:
+    """SHA-256 of a document's text, as files of cartridges and conversations have it.
+
+    Args:
+      text: the document.
+
+    Returns:
+      64 hexadecimal digits.
+    """
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def save(

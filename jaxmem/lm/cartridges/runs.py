@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from jaxmem.lm.cartridges.files import document_digest
 from jaxmem.lm.cartridges.recipe import Recipe
 from jaxmem.lm.cartridges.study import Prepared
 from jaxmem.lm.cartridges.training import train
@@ -101,15 +102,3 @@ def check_identity(path: str, stored: Mapping[str, str], known: Mapping[str, str
             raise ValueError(
                 f"{path}: another run's: expected {name} {wanted!r}, got {stored.get(name)!r}"
             )
-
-
-def document_digest(text: str) -> str:
-    """SHA-256 of a document's text, as files of cartridges and conversations have it.
-
-    Args:
-      text: the document.
-
-    Returns:
-      64 hexadecimal digits.
-    """
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -303,14 +303,27 @@ def _without_sinks(cartridge: Cartridge, first: Cartridge) -> Cartridge:
         equal = jnp.all(mine == theirs, axis=-1)
         same &= jnp.all(equal.reshape(-1, count), axis=0)
     if not isinstance(same, jax.core.Tracer) and len(set(same.tolist())) == 1:
-        return _drop(cartridge, count) if bool(same[0]) else cartridge
+        return drop(cartridge, count) if bool(same[0]) else cartridge
     mask = jnp.ones(cartridge.keys.shape[:-1], bool) if cartridge.mask is None else cartridge.mask
     counted = jnp.concatenate([~same, jnp.ones(cartridge.slots - count, bool)])
     return dataclasses.replace(cartridge, mask=mask & counted)
 
 
-def _drop(cartridge: Cartridge, slots: int) -> Cartridge:
-    """Without its first slots."""
+def drop(cartridge: Cartridge, slots: int) -> Cartridge:
+    """The cartridge without its first slots, none of the others frozen.
+
+    Args:
+      cartridge: with or without leading axes.
+      slots: how many to leave out, fewer than there are.
+
+    Returns:
+      The cartridge of the others.
+
+    Raises:
+      ValueError: if none would be left.
+    """
+    if check_size("slots", slots, 0) >= cartridge.slots:
+        raise ValueError(f"expected more slots than the {slots} left out, got {cartridge.slots}")
 
     def cut(array: Array, axis: int) -> Array:
         return jax.lax.slice_in_dim(array, slots, None, axis=axis)
