@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     recipe = _recipe(args, model, prepared, start, began, resumed)
     at = time.monotonic()
     trained = _trained(args, model, prepared, start, recipe, partial, began)
-    prepared.seconds["training"] = time.monotonic() - at
+    prepared.seconds["training" if recipe else "held-out questions"] = time.monotonic() - at
     _write(args, model, prepared, trained, text)
     partial.unlink(missing_ok=True)
     record = _record(args, model, prepared, trained, recipe, time.monotonic() - began)

@@ -19,7 +19,7 @@ from jaxmem.lm.cartridges.prefix import prefix_cartridge, take  # noqa: E402
 from jaxmem.lm.config import Config  # noqa: E402
 from jaxmem.lm.decoder import forward  # noqa: E402
 from jaxmem.lm.model import Model  # noqa: E402
-from jaxmem.lm.parameters import nested  # noqa: E402
+from jaxmem.lm.weights.hf_folder import read_params  # noqa: E402
 from jaxmem.recall.cartridges import Cartridge  # noqa: E402
 
 CONFIG = Config(
@@ -59,29 +59,12 @@ def theirs() -> Any:
 
 
 @pytest.fixture(scope="module")
-def ours(theirs: Any) -> Model:
-    state = {name: part.detach().numpy() for name, part in theirs.state_dict().items()}
-
-    def stacked(name: str) -> np.ndarray:
-        parts = [state[f"model.layers.{n}.{name}.weight"] for n in range(CONFIG.layers)]
-        return np.stack([part.T for part in parts])  # [out, in] there
-
-    params = {
-        "embedding": state["model.embed_tokens.weight"],
-        "norm": state["model.norm.weight"],
-        "head": state["lm_head.weight"],
-        "layers.attention_norm": stacked("input_layernorm"),
-        "layers.query": stacked("self_attn.q_proj"),
-        "layers.key": stacked("self_attn.k_proj"),
-        "layers.value": stacked("self_attn.v_proj"),
-        "layers.output": stacked("self_attn.o_proj"),
-        "layers.feed_forward_norm": stacked("post_attention_layernorm"),
-        "layers.gate": stacked("mlp.gate_proj"),
-        "layers.up": stacked("mlp.up_proj"),
-        "layers.down": stacked("mlp.down_proj"),
-    }
-    arrays = nested({name: jnp.asarray(part) for name, part in params.items()})
-    return Model(CONFIG, arrays, SimpleNamespace(fingerprint="b" * 64), "tiny", "0" * 16)  # type: ignore[arg-type]
+def ours(theirs: Any, tmp_path_factory: pytest.TempPathFactory) -> Model:
+    folder = tmp_path_factory.mktemp("theirs")
+    theirs.save_pretrained(folder)
+    config, params = read_params(folder, "float32")
+    assert config == CONFIG
+    return Model(CONFIG, params, SimpleNamespace(fingerprint="b" * 64), "tiny", "0" * 16)  # type: ignore[arg-type]
 
 
 def changed(cartridge: Cartridge) -> Cartridge:
