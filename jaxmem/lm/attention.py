@@ -9,6 +9,9 @@ from jax import Array
 
 from jaxmem.recall.attention import Read, attend
 
+CAUSAL_BLOCK = 64
+"""Queries that share the keys they may see: what no token of a block sees is not computed."""
+
 TILE_LOGITS = 2**21
 """Logits over shared slots that are held at once, a head group: what the caches of a core hold."""
 
@@ -35,7 +38,9 @@ def grouped_read(
     return found
 
 
-def own_read(query: Array, keys: Array, values: Array, seen: Array, scale: float) -> Read:
+def own_read(
+    query: Array, keys: Array, values: Array, seen: Array, scale: float, causal: bool
+) -> Read:
     """Attention of each row over its own tokens.
 
     o = sum_s softmax_s(scale q . k_s) v_s over the tokens that are seen
@@ -46,6 +51,7 @@ def own_read(query: Array, keys: Array, values: Array, seen: Array, scale: float
       values: [B, S, G, K].
       seen: [B, T, S] boolean; each token sees at least itself.
       scale: inverse temperature.
+      causal: whether token t sees none after t, so that blocks of them need no more keys.
 
     Returns:
       Output [B, T, G, R, K] and log-sum-exp [B, T, G, R].
@@ -53,9 +59,19 @@ def own_read(query: Array, keys: Array, values: Array, seen: Array, scale: float
     batch, length, groups, repeats, dim = query.shape
     asked = jnp.moveaxis(query, 2, 1).reshape(batch, groups, length * repeats, dim)
     keys, values = jnp.moveaxis(keys, 2, 1), jnp.moveaxis(values, 2, 1)
-    found = grouped_read(asked, keys, values, scale, jnp.repeat(seen, repeats, axis=1))
-    output = found.output.reshape(batch, groups, length, repeats, dim)
-    log_sum_exp = found.log_sum_exp.reshape(batch, groups, length, repeats)
+    mask = jnp.repeat(seen, repeats, axis=1)
+    size = CAUSAL_BLOCK if causal else length
+    reads = []
+    for start in range(0, length, size):
+        rows = slice(start * repeats, (start + size) * repeats)
+        there = slice(start + size if causal else None)
+        block = mask[:, rows, there]
+        reads.append(
+            grouped_read(asked[:, :, rows], keys[:, :, there], values[:, :, there], scale, block)
+        )
+    output, log_sum_exp = (jnp.concatenate(parts, axis=2) for parts in zip(*reads))
+    output = output.reshape(batch, groups, length, repeats, dim)
+    log_sum_exp = log_sum_exp.reshape(batch, groups, length, repeats)
     return Read(jnp.moveaxis(output, 1, 2), jnp.moveaxis(log_sum_exp, 1, 2))
 
 

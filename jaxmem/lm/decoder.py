@@ -195,7 +195,8 @@ def _layer(
         keys, values = kept = tuple(
             _write(old, new, shared.lengths) for old, new in zip(layer["cache"], (keys, values))
         )
-    read = own_read(query, keys, values, shared.seen, config.scale)
+    causal = "cache" not in layer
+    read = own_read(query, keys, values, shared.seen, config.scale, causal)
     if "slots" in layer:
         read = merge([read, shared_read(query, scale=config.scale, **layer["slots"])])
     return after_attention(config, weights, stream, read.output), kept

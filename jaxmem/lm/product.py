@@ -10,6 +10,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+LONGEST_SUM = 4096
+"""Terms that a product sums at once."""
+
 
 def product(rows: Array, weights: Array) -> Array:
     """rows W, with rows rounded to the type of W, and at least single precision out.
@@ -40,11 +43,23 @@ def transposed_product(rows: Array, weights: Array) -> Array:
 @partial(jax.custom_vjp, nondiff_argnums=(2,))
 def _contract(rows: Array, weights: Array, axis: int) -> Array:
     """Sum over the rows' last axis and one of the weights'."""
-    dims = (((rows.ndim - 1,), (axis,)), ((), ()))
-    kind = jnp.promote_types(weights.dtype, jnp.float32)
-    return jax.lax.dot_general(
-        rows.astype(weights.dtype), weights, dims, preferred_element_type=kind
+    rows = rows.astype(weights.dtype)
+    multiply = partial(
+        jax.lax.dot_general,
+        preferred_element_type=jnp.promote_types(weights.dtype, jnp.float32),
     )
+    long, parts = rows.shape[-1], _parts(rows.shape[-1])
+    if axis == 1 or parts == 1:
+        return multiply(rows, weights, (((rows.ndim - 1,), (axis,)), ((), ())))
+    split = rows.reshape(-1, parts, long // parts)
+    sums = multiply(split, weights.reshape(parts, long // parts, -1), (((2,), (1,)), ((1,), (0,))))
+    return jnp.sum(sums, axis=0).reshape(*rows.shape[:-1], -1)
+
+
+def _parts(long: int) -> int:
+    """In how many equal parts a sum is taken: one over a vocabulary takes a CPU twice as long."""
+    least = -(-long // LONGEST_SUM)
+    return next((count for count in range(least, 16 * least) if long % count == 0), 1)
 
 
 def _forward(rows: Array, weights: Array, axis: int) -> tuple[Array, tuple[Array, Array]]:
