@@ -43,12 +43,12 @@ from lm_setting import (
 
 from jaxmem.lm import Config, Model, forward, generate, smollm2
 from jaxmem.lm.cartridges.course import batch_of
-from jaxmem.lm.cartridges.prefix import first_question
 from jaxmem.lm.cartridges.recipe import Recipe
 from jaxmem.lm.cartridges.rows import places
 from jaxmem.lm.cartridges.teacher import teach
 from jaxmem.lm.cartridges.training import batch_kl, train
 from jaxmem.lm.divergence import BLOCK
+from jaxmem.lm.fit import first_question
 from jaxmem.lm.parameters import Params
 from jaxmem.lm.weights.smollm2 import smollm2_path
 from jaxmem.recall.cartridges import Cartridge

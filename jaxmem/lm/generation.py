@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 from jaxmem.common import check_number, check_size
 from jaxmem.lm.config import Config
 from jaxmem.lm.decoder import Cache, logits
+from jaxmem.lm.fit import check_fit, first_question
 from jaxmem.lm.inference import KeysValues, no_keys_values, read_prompts, read_token
 from jaxmem.lm.parameters import Params
 from jaxmem.lm.sampling import choose_tokens
@@ -239,21 +240,9 @@ def _checked_prompts(
 
 def _checked_first(config: Config, cartridge: Cartridge | None, tokens: int) -> Array:
     """Position of the first token, after a look at the cartridge and at what the model can hold."""
-    first = 0
     if cartridge is not None:
-        shape = cartridge.keys.shape
-        wanted = config.layers, config.kv_heads, cartridge.slots, config.head_dim
-        if shape != wanted or cartridge.values.shape != wanted:
-            raise ValueError(
-                f"expected a cartridge of {list(wanted)} keys and values, got {list(shape)} and "
-                f"{list(cartridge.values.shape)}"
-            )
-        if not np.isclose(cartridge.scale, config.scale):
-            raise ValueError(
-                f"expected a cartridge of scale {config.scale:g}, got {cartridge.scale:g}"
-            )
-        stored = cartridge.first_question
-        first = cartridge.slots if stored is None else int(np.asarray(stored))
+        check_fit(cartridge, config)
+    first = first_question(cartridge)
     if first + tokens > config.positions:
         before = f" after {first:,} positions" if first else ""
         raise ValueError(

@@ -10,7 +10,8 @@ import pytest
 from jax import Array
 
 from jaxmem.lm import attention
-from jaxmem.lm.attention import shared_read
+from jaxmem.lm import product as product_module
+from jaxmem.lm.attention import own_read, shared_read
 from jaxmem.lm.config import Config, Llama3Scaling
 from jaxmem.lm.decoder import Cache, forward, init_cache
 from jaxmem.lm.generation import prefill
@@ -232,6 +233,27 @@ def test_tiles_of_a_shared_read_equal_one_tile(
         assert_near(found, wanted, 2e-6, name)
 
 
+def test_causal_blocks_of_own_tokens_equal_one_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = np.random.default_rng(4)
+    query = draw.normal(size=(2, 11, 2, 3, 8)).astype(np.float32)
+    keys, values = (draw.normal(size=(2, 11, 2, 8)).astype(np.float32) for _ in range(2))
+    segments = np.repeat([0, 1], [5, 6])
+    seen = np.tril(segments[:, None] == segments[None])
+    seen = np.broadcast_to(seen, (2, 11, 11))
+
+    def run(causal: bool) -> object:
+        def total(query: Array, keys: Array, values: Array) -> tuple[Array, object]:
+            read = own_read(query, keys, values, seen, 0.3, causal)
+            return jnp.sum(jnp.sin(read.output)) + jnp.sum(jnp.cos(read.log_sum_exp)), read
+
+        change = jax.value_and_grad(total, argnums=(0, 1, 2), has_aux=True)
+        return jax.jit(change)(query, keys, values)
+
+    monkeypatch.setattr(attention, "CAUSAL_BLOCK", 4)  # blocks of 4, 4 and 3
+    for found, wanted in zip(jax.tree.leaves(run(True)), jax.tree.leaves(run(False))):
+        assert_near(found, wanted, 2e-6)
+
+
 def test_gradient_by_a_cartridge(config: Config, make_params: Callable[..., Params]) -> None:
     with jax.enable_x64(True):
         params = jax.tree.map(jnp.asarray, make_params(config, "float64"))
@@ -273,12 +295,16 @@ def test_bfloat16_weights_are_near(params: Params, config: Config) -> None:
     assert 0 < divergence < 1e-2
 
 
+@pytest.mark.parametrize("longest", [4096, 2])  # whole sums, and in parts
 @pytest.mark.parametrize("transposed", [False, True])
-def test_product_and_its_gradient(transposed: bool) -> None:
+def test_product_and_its_gradient(
+    transposed: bool, longest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(product_module, "LONGEST_SUM", longest)
     with jax.enable_x64(True):
         rng = np.random.default_rng(0)
-        rows = rng.normal(size=(2, 3, 5))
-        weights = rng.normal(size=(7, 5) if transposed else (5, 7))
+        rows = rng.normal(size=(2, 3, 6))
+        weights = rng.normal(size=(9, 6) if transposed else (6, 9))
 
         def ours(rows: Array, weights: Array) -> Array:
             made = (transposed_product if transposed else product)(rows, weights)

@@ -191,9 +191,9 @@ def test_bad_cartridges(params: Params, config: Config) -> None:
         generate(params, config, [[1, 2]], [2], steps=2, cartridge=cartridge)
 
     keys = jnp.zeros((config.layers, config.kv_heads, 3, config.head_dim))
-    with pytest.raises(ValueError, match=r"expected a cartridge of \[2, 2, 3, 8\]"):
+    with pytest.raises(ValueError, match=r"expected keys and values \[2, 2, slots, 8\]"):
         run(keys[:1], config.scale, 3)
-    with pytest.raises(ValueError, match="expected a cartridge of scale 0.353553, got 20"):
+    with pytest.raises(ValueError, match="scale of attention, 0.3535.*, got 20"):
         run(keys, 20.0, 3)
     with pytest.raises(ValueError, match="context is 64 tokens, got 4 after 61 positions"):
         run(keys, config.scale, 61)

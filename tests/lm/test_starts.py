@@ -9,10 +9,11 @@ import pytest
 
 from jaxmem.lm.cartridges.compaction import attention_matching, evict
 from jaxmem.lm.cartridges.composition import compose
-from jaxmem.lm.cartridges.prefix import first_question, prefix_cartridge, take
+from jaxmem.lm.cartridges.prefix import prefix_cartridge, take
 from jaxmem.lm.cartridges.starts import packed, reposition
 from jaxmem.lm.config import Config
 from jaxmem.lm.decoder import forward
+from jaxmem.lm.fit import first_question
 from jaxmem.lm.parameters import Params
 from jaxmem.recall import cartridges as recall
 from jaxmem.recall.facts import Document

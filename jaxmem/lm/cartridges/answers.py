@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxmem.lm.cartridges.prefix import first_question
 from jaxmem.lm.cartridges.reading import Reading
+from jaxmem.lm.fit import first_question
 from jaxmem.lm.generation import generate
 from jaxmem.lm.model import Model
 from jaxmem.lm.self_study.conversations import Conversation

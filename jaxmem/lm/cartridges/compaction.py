@@ -10,11 +10,12 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxmem.common import check_number, check_size, lookup
-from jaxmem.lm.cartridges.prefix import first_question, take
+from jaxmem.lm.cartridges.prefix import take
 from jaxmem.lm.cartridges.rows import Rows, as_read
 from jaxmem.lm.cartridges.teacher import take_rows
 from jaxmem.lm.config import Config
 from jaxmem.lm.decoder import queries
+from jaxmem.lm.fit import first_question
 from jaxmem.lm.parameters import Params
 from jaxmem.recall.attention import slot_logits
 from jaxmem.recall.cartridges import Cartridge

@@ -1,8 +1,8 @@
 """Cartridges of several documents read together."""
 
-from jaxmem.lm.cartridges.prefix import first_question
 from jaxmem.lm.cartridges.starts import reposition
 from jaxmem.lm.config import Config
+from jaxmem.lm.fit import first_question
 from jaxmem.recall import cartridges
 from jaxmem.recall.cartridges import Cartridge
 from jaxmem.recall.cartridges.cartridge import drop

@@ -10,8 +10,8 @@ from typing import Any
 
 import jaxmem
 from jaxmem.common.safetensors_header import short
-from jaxmem.lm.cartridges.fit import check_fit
 from jaxmem.lm.config import Config
+from jaxmem.lm.fit import check_fit
 from jaxmem.lm.model import Model
 from jaxmem.recall.cartridges import Cartridge, load_cartridge, save_cartridge
 from jaxmem.recall.cartridges.files import CartridgeHeader, read_header

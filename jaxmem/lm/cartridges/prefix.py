@@ -52,19 +52,3 @@ def take(cartridge: Cartridge, chosen: Array) -> Cartridge:
     )
     positions = jnp.asarray(cartridge.positions)[chosen]
     return dataclasses.replace(cartridge, keys=keys, values=values, positions=positions)
-
-
-def first_question(cartridge: Cartridge | None) -> int:
-    """Position of the first token after a cartridge.
-
-    Args:
-      cartridge: or None.
-
-    Returns:
-      The position; 0 without a cartridge, the number of slots where none is stored.
-    """
-    if cartridge is None:
-        return 0
-    if cartridge.first_question is None:
-        return cartridge.slots
-    return int(np.asarray(cartridge.first_question))

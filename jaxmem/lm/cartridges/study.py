@@ -12,12 +12,12 @@ from jaxmem.common import check_size, choice
 from jaxmem.lm.cartridges.answers import answered
 from jaxmem.lm.cartridges.compaction import attention_matching, evict, reference_queries
 from jaxmem.lm.cartridges.course import Course
-from jaxmem.lm.cartridges.fit import check_fit
 from jaxmem.lm.cartridges.reading import Reading, course_of, read_document
 from jaxmem.lm.cartridges.recipe import Recipe
 from jaxmem.lm.cartridges.starts import STARTS, check_slots, start_cartridge
 from jaxmem.lm.cartridges.state import Moment, State, Status, Trained
 from jaxmem.lm.cartridges.training import evaluate, init_state, train
+from jaxmem.lm.fit import check_fit
 from jaxmem.lm.model import Model
 from jaxmem.lm.self_study.apart import draw_apart, hold_out, split_apart, without
 from jaxmem.lm.self_study.conversations import Conversation

@@ -7,11 +7,11 @@ import numpy as np
 from jax import Array
 
 from jaxmem.common import check_size, progress
-from jaxmem.lm.cartridges.prefix import first_question
 from jaxmem.lm.cartridges.rows import Places, Rows, as_read, most_places, places
 from jaxmem.lm.config import Config
 from jaxmem.lm.decoder import hidden_states, logits
 from jaxmem.lm.divergence import BLOCK, Lesson, map_blocks
+from jaxmem.lm.fit import first_question
 from jaxmem.lm.parameters import Params
 from jaxmem.recall.cartridges import Cartridge
 

@@ -19,14 +19,13 @@ from jax.typing import ArrayLike
 
 from jaxmem.lm.cartridges.adapters import Adapters
 from jaxmem.lm.cartridges.course import Course, batch_of
-from jaxmem.lm.cartridges.fit import check_fit
-from jaxmem.lm.cartridges.prefix import first_question
 from jaxmem.lm.cartridges.recipe import Recipe
 from jaxmem.lm.cartridges.rows import Places, Rows, as_read, most_places
 from jaxmem.lm.cartridges.state import Moment, Slots, State, Trained, is_finite, outcome, student
 from jaxmem.lm.config import Config
 from jaxmem.lm.decoder import hidden_states
 from jaxmem.lm.divergence import BLOCK, Lesson, mean_kl
+from jaxmem.lm.fit import check_fit, first_question
 from jaxmem.lm.parameters import Params, head_of
 from jaxmem.recall.cartridges import Cartridge
 

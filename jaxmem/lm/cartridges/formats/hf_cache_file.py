@@ -6,8 +6,8 @@ import os
 import numpy as np
 
 from jaxmem.common.files import atomic_path
-from jaxmem.lm.cartridges.fit import check_fit, check_plain
-from jaxmem.lm.cartridges.prefix import first_question
+from jaxmem.lm.cartridges.formats.limits import check_plain
+from jaxmem.lm.fit import check_fit, first_question
 from jaxmem.lm.model import Model
 from jaxmem.recall.cartridges import Cartridge
 

@@ -15,7 +15,8 @@ import numpy as np
 
 from jaxmem.common.files import atomic_path, write_text
 from jaxmem.common.safetensors_header import short
-from jaxmem.lm.cartridges.fit import check_fit, check_packed, check_plain
+from jaxmem.lm.cartridges.formats.limits import check_packed, check_plain
+from jaxmem.lm.fit import check_fit
 from jaxmem.lm.model import Model
 from jaxmem.lm.weights.safetensors_file import file_tensors
 from jaxmem.recall.cartridges import Cartridge

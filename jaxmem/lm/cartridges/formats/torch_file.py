@@ -18,9 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmem.common.safetensors_header import UnfitError, short
-from jaxmem.lm.cartridges.fit import check_fit
 from jaxmem.lm.cartridges.formats.torch_pickle import MOST_BYTES, TensorView, read_tensor_lists
 from jaxmem.lm.config import Config
+from jaxmem.lm.fit import check_fit
 from jaxmem.lm.model import Model
 from jaxmem.recall.cartridges import Cartridge
 

@@ -1,46 +1,9 @@
-"""Whether a cartridge fits a model, and what other formats can hold of it."""
+"""What other formats can hold of a cartridge."""
 
 import numpy as np
 
-from jaxmem.lm.cartridges.prefix import first_question
-from jaxmem.lm.config import Config
+from jaxmem.lm.fit import first_question
 from jaxmem.recall.cartridges import Cartridge
-from jaxmem.recall.cartridges.border import check_cartridge
-
-
-def check_fit(cartridge: Cartridge, config: Config) -> None:
-    """Refuse a cartridge that this model cannot read.
-
-    Args:
-      cartridge: keys and values [L, G, P, K].
-      config: the model's shape.
-
-    Raises:
-      ValueError: if it is none, its dims or its scale are not the model's, or its positions are
-        beyond the model's.
-    """
-    if not isinstance(cartridge, Cartridge):
-        raise ValueError(f"expected a cartridge, got {type(cartridge).__name__}")
-    keys, values = cartridge.keys.shape, cartridge.values.shape
-    ends = (config.layers, config.kv_heads), (config.head_dim,)
-    if keys != values or len(keys) != 4 or (keys[:2], keys[3:]) != ends or not keys[2]:
-        layers, heads, dim = config.layers, config.kv_heads, config.head_dim
-        raise ValueError(
-            f"expected keys and values [{layers}, {heads}, slots, {dim}] of the model's layers, "
-            f"KV heads and head_dim, got {list(keys)} and {list(values)}"
-        )
-    check_cartridge(cartridge)
-    if not np.isclose(cartridge.scale, config.scale, rtol=1e-6):
-        raise ValueError(
-            f"expected the model's scale of attention, {config.scale}, got {cartridge.scale}"
-        )
-    last = 0 if cartridge.positions is None else int(np.max(np.asarray(cartridge.positions)))
-    first = first_question(cartridge)
-    if max(last, first) >= config.positions:
-        raise ValueError(
-            f"expected slots and questions within the model's {config.positions} positions, got a "
-            f"slot at {last} and questions from {first}"
-        )
 
 
 def check_plain(cartridge: Cartridge, form: str) -> None:
