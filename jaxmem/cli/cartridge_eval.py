@@ -16,6 +16,7 @@ from jaxmem.cli.cartridge_common import (
     size,
     slots_of,
 )
+from jaxmem.cli.cartridge_plot import kl_by_bytes
 from jaxmem.cli.cartridge_train import check_rate
 from jaxmem.cli.terminal import notices, printable
 from jaxmem.common import choice, progress
@@ -363,34 +364,9 @@ def _ends(row: dict[str, Any]) -> str:
 
 
 def _draw(path: str, rows: list[dict[str, Any]], tokens: int) -> None:
-    """KL against bytes, a curve a method."""
     from jaxmem import plots
 
     picture, (panel,) = plots.figure(width=7.2, height=4.4)
-    for row in rows:
-        if row["method"] == "no context":
-            panel.axhline(row["kl"], color="black", linestyle="--", linewidth=1)
-            panel.annotate(
-                "no context", (1.0, row["kl"]), xycoords=("axes fraction", "data"),
-                ha="right", va="bottom",
-            )  # fmt: skip
-        elif row["method"] == "full context":
-            panel.plot(
-                row["bytes"], row["kl"], marker="*", markersize=12, color="black",
-                linestyle="none", clip_on=False, label="full context",
-            )  # fmt: skip
-    marks = iter("osD^vPXphd<>" * 10)
-    shown = (row["method"] for row in rows if row["method"] not in _ALONE)
-    for method in dict.fromkeys(shown):
-        some = sorted((row["bytes"], row["kl"]) for row in rows if row["method"] == method)
-        style = "none" if len(some) == 1 else "-"
-        panel.plot(*zip(*some), marker=next(marks), linestyle=style, label=printable(method))
-    panel.set_xscale("log")
-    panel.xaxis.set_major_formatter(lambda x, _: size(x))
-    panel.xaxis.set_minor_formatter(lambda x, _: size(x) if f"{x:.0e}"[0] in "25" else "")
-    panel.set_ylim(bottom=0)
-    panel.set_xlabel("bytes of the cache")
-    panel.set_ylabel("KL to the full context, nats a token")
-    panel.set_title(f"A document of {tokens:,} tokens", loc="left", fontsize=11)
+    kl_by_bytes(panel, rows, f"A document of {tokens:,} tokens")
     panel.legend(frameon=False, fontsize=8)
     plots.save(picture, path)
