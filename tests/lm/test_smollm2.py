@@ -1,5 +1,7 @@
 """What only a real model shows, where SmolLM2-135M-Instruct is installed (98 MB, no hub)."""
 
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -31,6 +33,14 @@ def model() -> Model:
     except ValueError as error:
         pytest.skip(str(error))
     return smollm2("float32")
+
+
+def test_sizes_of_the_documents_that_ship(model: Model) -> None:
+    folder = Path(__file__).parents[2] / "examples" / "documents"
+    texts = [path.read_text(encoding="utf-8") for path in folder.glob("*.txt")]
+    sizes = sorted(len(model.tokenizer.chat([("system", one)], open=False)) for one in texts)
+    assert 900 <= sizes[0] <= 1200
+    assert sizes[-1] <= 7500
 
 
 def surprise(params: Params, config: Config, ids: list[int]) -> float:

@@ -31,6 +31,14 @@ def _with_first(select: str, shares: Array, slots: int, ridge: ArrayLike) -> Arr
     return SELECTIONS[select](shares, slots, ridge)
 
 
+MOST_QUERIES = 2048
+"""Tokens whose queries stand for all that will be asked."""
+
+MOST_SHARES = 5 * 2**19
+"""Of these, times the document's tokens: what bounds the time of the fits."""
+
+_AT_ONCE = 3  # heads that are fitted together, so that one's serial parts meet another's
+
 # Made once: a static argument is known again by its identity.
 _CHOICES = {select: partial(_with_first, select) for select in SELECTIONS}
 
@@ -40,32 +48,36 @@ def reference_queries(
     config: Config,
     rows: Rows,
     whole: Cartridge,
-    count: int = 1024,
+    count: int | None = None,
     batch: int = 8,
     seed: int = 0,
 ) -> Array:
-    """With what tokens of reference rows ask each layer and head, the document in context.
+    """With what predicted tokens ask each layer and head, the document in context.
+
+    Answers only: what questions and turns look at tells less of what an answer needs.
 
     Args:
       params, config: the model.
       rows: [R, T] questions and answers.
-      whole: the document's whole prefix.
-      count: tokens that are drawn, or all there are.
+      whole: the document's whole prefix, N slots.
+      count: tokens, of rows drawn until there are as many, or all there are; by default so many
+        that the fits of a cache take seconds, 2.6 million / N and at most 2,048.
       batch: rows at once.
       seed: of the draw.
 
     Returns:
       [L, G, Q, K], the query heads of a group one after another.
     """
+    most = min(MOST_QUERIES, -(-MOST_SHARES // whole.slots))
+    count = most if count is None else check_size("count", count)
     order = np.random.default_rng(seed).permutation(len(rows.ids))
     parts, there = [], 0
     for start in range(0, len(order), batch):
         part = take_rows(rows, order[start : start + batch], batch)
+        predicted = np.flatnonzero(part.targets.reshape(-1) >= 0)
         found = _queries(params, config, part, whole, first_question(whole))
-        found = found.reshape(config.layers, -1, *found.shape[3:])
-        real = np.flatnonzero(part.segments.reshape(-1) >= 0)
-        parts.append(found[:, real])
-        there += len(real)
+        parts.append(found.reshape(config.layers, -1, *found.shape[3:])[:, predicted])
+        there += len(predicted)
         if there >= count:
             break
     asked = jnp.concatenate(parts, axis=1)[:, :count]  # [L, Q, G, R, K]
@@ -159,7 +171,7 @@ def _match(
         document = Document(*parts[:2])
         return match(document, parts[2], scale, ridge, slots, _CHOICES[select])
 
-    found = jax.lax.map(head, _heads((keys, values, asked)))
+    found = jax.lax.map(head, _heads((keys, values, asked)), batch_size=_AT_ONCE)
     chosen, bias, made = (part.reshape(*keys.shape[:2], *part.shape[1:]) for part in found)
     return chosen, bias, made
 
