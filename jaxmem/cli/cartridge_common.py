@@ -2,13 +2,16 @@
 
 import argparse
 import math
+import os
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxmem.cli.terminal import printable
 from jaxmem.common import open_text
+from jaxmem.common.files import check_writable
 
 if TYPE_CHECKING:
     from jaxmem.lm import Model
@@ -39,7 +42,7 @@ def read_text(path: str) -> str:
             f"{path}: expected UTF-8 text, got byte {error.object[error.start]:#x}"
         ) from error
     except EOFError as error:
-        raise ValueError(f"{path}: expected a whole gzip file, it ends early") from error
+        raise ValueError(f"{path}: expected a whole gzip file, got {error}") from error
     if len(text) > _MOST_BYTES:
         raise ValueError(f"{path}: expected at most {_MOST_BYTES:,} characters, got more")
     if "\0" in text:
@@ -49,21 +52,48 @@ def read_text(path: str) -> str:
     return text
 
 
-def check_output(flag: str, path: str, document: str) -> None:
-    """Refuse a name that cannot be written, before any work is done.
+def check_outputs(outputs: Mapping[str, str | None], inputs: Mapping[str, str | None]) -> None:
+    """Refuse files that cannot be written or must not be, before any work is done.
 
     Args:
-      flag: the option, for the message.
-      path: the file to be.
-      document: that must not be overwritten.
+      outputs: files to be, by option; None for those not asked for.
+      inputs: files and folders that are read, by option.
 
     Raises:
-      ValueError: if it is no name of a file, or the document's.
+      ValueError: if one is no name of a file, is read too, or written twice.
+      OSError: if the system does not allow it.
     """
-    if not path or Path(path).is_dir():
-        raise ValueError(f"{flag}: expected a file to write, got {path!r}")
-    if Path(path).exists() and Path(path).samefile(document):
-        raise ValueError(f"{flag}: {path} is the document itself")
+    known = {name: Path(os.path.realpath(path)) for name, path in inputs.items() if path}
+    for flag, path in outputs.items():
+        if path is None:
+            continue
+        try:
+            check_writable(path)
+        except ValueError as error:
+            raise ValueError(f"{flag}: {error}") from error
+        target = Path(os.path.realpath(path))
+        for name, other in known.items():
+            same = target.exists() and other.exists() and target.samefile(other)
+            if same or target == other or (other.is_dir() and target.parent == other):
+                raise ValueError(f"{flag}: {path} is {name}, which would be overwritten")
+        known[f"{flag} too"] = target
+
+
+def inputs_of(args: argparse.Namespace) -> dict[str, str | None]:
+    """What a command reads, by option.
+
+    Args:
+      args: parsed options.
+
+    Returns:
+      Paths; None for what is not given.
+    """
+    named = ("questions", "rows", "model")
+    found = {f"--{name}": getattr(args, name, None) for name in named}
+    several = getattr(args, "cartridge", None) or []
+    return {"the document": args.document, **found} | {
+        f"--cartridge {path}": path for path in several
+    }
 
 
 def chosen_model(args: argparse.Namespace) -> "Model":

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxmem import results
 from jaxmem.cli.cartridge_common import (
+    check_outputs,
     chosen_model,
     document_tokens,
     duration,
+    inputs_of,
     notice,
     read_text,
     size,
@@ -75,6 +77,7 @@ def run(args: argparse.Namespace) -> int:
         from jaxmem import plots
 
         plots.check_path(args.plot)
+        check_outputs({"--plot": args.plot}, inputs_of(args))
         plots.figure()  # whether the package is there
     tests = _tests(args, text)
     _check_files(args)

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from jaxmem import results
 from jaxmem.cli.cartridge_common import (
     RunLine,
-    check_output,
+    check_outputs,
     chosen_model,
     document_tokens,
     duration,
+    inputs_of,
     notice,
     read_text,
     size,
@@ -57,13 +58,14 @@ def run(args: argparse.Namespace) -> int:
     check_options(args)
     choice(WAYS, args.start, "--start")
     text = read_text(args.document)
-    check_output("--out", args.out, args.document)
-    if args.save_rows is not None:
-        check_output("--save-rows", args.save_rows, args.document)
+    partial = Path(f"{args.out}.partial")
+    check_outputs(
+        {"--out": args.out, "--out's unfinished run": str(partial), "--save-rows": args.save_rows},
+        inputs_of(args),
+    )
     model = chosen_model(args)
     tokens = document_tokens(model, text)
     slots = slots_of(tokens, args.slots, args.ratio)
-    partial = Path(f"{args.out}.partial")
     resumed = _unfinished(args, partial)
     if resumed:
         known = known_identity(model, text, slots, args.start, args.seed)
@@ -81,7 +83,8 @@ def run(args: argparse.Namespace) -> int:
     trained = _trained(args, model, prepared, start, recipe, partial, began)
     prepared.seconds["training" if recipe else "held-out questions"] = time.monotonic() - at
     _write(args, model, prepared, trained, text)
-    partial.unlink(missing_ok=True)
+    if recipe is not None:
+        partial.unlink(missing_ok=True)
     record = _record(args, model, prepared, trained, recipe, time.monotonic() - began)
     print(results.to_json([record]) if args.json else _summary(args, record, prepared), end="")
     return 0
@@ -149,7 +152,7 @@ def prepared_for(
     if args.minutes is not None:
         if resumed:
             # What that run's budget chose, its brought and sampled questions apart.
-            questions = int(resumed["templates"])
+            questions = _chosen(resumed, "templates")
         else:
             budget_s = 60.0 * args.minutes - (time.monotonic() - began)
     found = prepare(
@@ -197,13 +200,24 @@ def _unfinished(args: argparse.Namespace, partial: Path) -> dict[str, str]:
     """Identity of the run that --resume goes on with, or nothing."""
     from jaxmem.lm.cartridges.checkpoint import read_identity
 
+    if args.minutes is None and args.steps == 0:
+        return {}
     if args.resume and partial.exists():
         return read_identity(partial)
     if args.resume:
         notice(f"there is no {partial}: the run starts anew")
     elif partial.exists():
+        read_identity(partial)  # no other file is overwritten
         notice(f"{partial} is an unfinished run and is overwritten; --resume would go on with it")
     return {}
+
+
+def _chosen(resumed: dict[str, str], name: str) -> int:
+    """What the budget of an unfinished run chose."""
+    text = resumed.get(name, "")
+    if not (text.isascii() and text.isdigit() and 0 < len(text) < 9):
+        raise ValueError(f"--resume: expected a number of {name} in the unfinished run")
+    return int(text)
 
 
 def _recipe(
@@ -223,7 +237,7 @@ def _recipe(
         return None
     recipe = Recipe(steps=max(1, steps), learning_rate=args.rate)
     if args.minutes is not None and resumed:
-        recipe = dataclasses.replace(recipe, steps=int(resumed["steps"]))
+        recipe = dataclasses.replace(recipe, steps=_chosen(resumed, "steps"))
     elif args.minutes is not None:
         step_s, look_s = step_seconds(prepared, model, start, recipe)
         left_s = began + 60.0 * args.minutes - time.monotonic()
@@ -260,7 +274,7 @@ def _trained(
 
     if recipe is None:
         return make(prepared, model, start.slots, None, start)
-    identity = run_identity(prepared, model, start.slots, recipe, args.start, args.seed)
+    identity = run_identity(prepared, model, start, recipe, args.start, args.seed)
     state = None
     if args.resume and partial.exists():
         state = load_state(partial, init_state(start, recipe), identity)

@@ -5,6 +5,7 @@ import gzip
 import io
 import os
 import tempfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
@@ -61,6 +62,32 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
             temporary.write_text(text, encoding="utf-8")
 
 
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Refuse a path that `atomic_path` could not write, before any work is done.
+
+    Args:
+      path: the file to be; folders that are missing are not made.
+
+    Raises:
+      ValueError: if it is no name of a file, or something else is there.
+      OSError: if the system does not allow it.
+    """
+    if not os.fspath(path) or "\0" in os.fspath(path):
+        raise ValueError(f"expected a file to write, got {os.fspath(path)!r}")
+    target = Path(os.path.realpath(path))
+    with contextlib.suppress(FileNotFoundError):
+        os.stat(target)  # a name that is too long, a folder that is a file
+    if target.exists() and not target.is_file():
+        raise ValueError(f"{path}: expected a file to write, this is something else")
+    folder = next(one for one in target.parents if one.exists())
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        error.filename = os.fspath(path)
+        raise
+
+
 def open_text(path: str | os.PathLike[str]) -> TextIO:
     """Open UTF-8 text for reading, through gzip if its first bytes say so.
 
@@ -68,12 +95,32 @@ def open_text(path: str | os.PathLike[str]) -> TextIO:
       path: the file to read.
 
     Returns:
-      A text stream. Reading a truncated gzip raises `EOFError`, bad UTF-8 `UnicodeDecodeError`.
+      A text stream. Reading a damaged gzip raises `EOFError`, bad UTF-8 `UnicodeDecodeError`.
     """
     raw = open(path, "rb")  # looked at without seeking: the path may be a pipe
     if raw.peek(2)[:2] == b"\x1f\x8b":
-        return io.TextIOWrapper(gzip.GzipFile(fileobj=raw), encoding="utf-8-sig")
+        return io.TextIOWrapper(_Unzipped(fileobj=raw), encoding="utf-8-sig")
     return io.TextIOWrapper(raw, encoding="utf-8-sig")
+
+
+class _Unzipped(gzip.GzipFile):
+    """A gzip file whose damages are all one kind of error."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        with _one_kind():
+            return super().read(size)
+
+    def read1(self, size: int = -1) -> bytes:
+        with _one_kind():
+            return super().read1(size)
+
+
+@contextlib.contextmanager
+def _one_kind() -> Iterator[None]:
+    try:
+        yield
+    except (zlib.error, gzip.BadGzipFile) as error:
+        raise EOFError(f"a damaged gzip file: {error}") from error
 
 
 def _umask() -> int:

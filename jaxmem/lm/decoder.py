@@ -88,6 +88,9 @@ def forward(
 
     Returns:
       Logits [B, N, V] and the cache with these tokens in it.
+
+    Raises:
+      ValueError: if the cache has no room for the tokens; under jit only its whole size is known.
     """
     hidden, cache = hidden_states(
         params, config, ids, positions, segment_ids, cartridge, cache, lengths=lengths, remat=remat
@@ -132,6 +135,7 @@ def hidden_states(
     """
     shared = _Shared(*angles(config, positions), _seen(ids, segment_ids, cache))
     if cache is not None:
+        _check_room(cache, ids.shape[1])
         shared = shared._replace(lengths=cache.lengths)
     hidden, kept = _run(params, config, ids, shared, cartridge, cache, remat)
     if cache is None:
@@ -200,6 +204,14 @@ def _layer(
     if "slots" in layer:
         read = merge([read, shared_read(query, scale=config.scale, **layer["slots"])])
     return after_attention(config, weights, stream, read.output), kept
+
+
+def _check_room(cache: Cache, more: int) -> None:
+    room, there = cache.keys.shape[2], 0
+    if not isinstance(cache.lengths, jax.core.Tracer):
+        there = int(jnp.max(cache.lengths))
+    if there + more > room:
+        raise ValueError(f"expected room for {there} + {more} tokens in the cache, got {room}")
 
 
 def _seen(ids: Array, segment_ids: Array | None, cache: Cache | None) -> Array:

@@ -49,8 +49,10 @@ def check_fit(cartridge: Cartridge, config: Config) -> None:
         raise ValueError(
             f"expected the model's scale of attention, {config.scale}, got {cartridge.scale}"
         )
-    last = 0 if cartridge.positions is None else int(np.max(np.asarray(cartridge.positions)))
-    first = first_question(cartridge)
+    stands = np.asarray(0 if cartridge.positions is None else cartridge.positions)
+    lowest, last, first = int(stands.min()), int(stands.max()), first_question(cartridge)
+    if min(lowest, first) < 0:
+        raise ValueError(f"expected positions from 0 on, got {min(lowest, first)}")
     if max(last, first) >= config.positions:
         raise ValueError(
             f"expected slots and questions within the model's {config.positions} positions, got a "

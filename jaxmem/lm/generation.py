@@ -22,6 +22,7 @@ from jaxmem.recall.cartridges import Cartridge
 CHUNK = 512
 """Tokens of a row that a prompt is read in at once, so that memory is bounded."""
 
+_COLDEST = 1e-30  # below, single precision has no inverse
 _CHUNK_TOKENS = 4096  # of all rows together
 _FEWEST_ROWS = 8  # bfloat16 products of fewer rows with the head run ten times slower on a CPU
 
@@ -92,6 +93,8 @@ def generate(
     check_number("top_p", top_p, 0.0, 1.0, scalar=True)
     if top_p == 0:
         raise ValueError("top_p must be above 0, got 0; temperature 0 takes the likeliest token")
+    if temperature < _COLDEST:
+        temperature = 0.0
     if temperature > 0 and key is None:
         raise ValueError(f"expected a key to draw with at temperature {temperature}, got none")
     ends = tuple(check_size("stop", one, 0, config.vocabulary - 1) for one in stop)

@@ -1,6 +1,7 @@
 """`jaxmem cartridge` from the command line, with a tiny model of random weights on disk."""
 
 import argparse
+import gzip
 import json
 import signal
 import subprocess
@@ -103,13 +104,10 @@ def test_ask_and_show(run: Run, made: Path) -> None:
 
 def test_rows_are_saved_and_read(run: Run, folder: Path) -> None:
     (folder / "asked.txt").write_text("Who finished the tower?\n")
-    (folder / "a.safetensors.partial").write_bytes(b"x")
-    code, out, err = run("train", "notes.txt", "-o", "a.safetensors", *FEW, "--steps", "0",
+    code, out, _ = run("train", "notes.txt", "-o", "a.safetensors", *FEW, "--steps", "0",
                        "--questions", "asked.txt", "--json",
                        "--save-rows", "rows.jsonl")  # fmt: skip
     assert code == 0
-    assert "is an unfinished run and is overwritten; --resume would go on with it" in err
-    assert not (folder / "a.safetensors.partial").exists()
     first = record(out)
     assert first["steps"] == 0
     assert first["training_tokens_s"] is None
@@ -251,8 +249,17 @@ def test_the_names_of_methods() -> None:
         (("train", "empty.txt", "-o", "x"), "empty.txt: expected a document with words"),
         (("train", "bad.txt", "-o", "x"), "bad.txt: expected UTF-8 text, got byte 0xff"),
         (("train", ".", "-o", "x"), "DOCUMENT: expected a text file, got '.'"),
-        (("train", "notes.txt", "-o", "."), "--out: expected a file to write, got '.'"),
-        (("train", "notes.txt", "-o", "notes.txt"), "--out: notes.txt is the document itself"),
+        (("train", "notes.txt", "-o", "."), "--out: .: expected a file to write"),
+        (("train", "notes.txt", "-o", "notes.txt"), "--out: notes.txt is the document, which"),
+        (("train", "w.partial", "-o", "w"), "unfinished run: w.partial is the document"),
+        (("train", "notes.txt", "-o", "x", "--save-rows", "x"), "--save-rows: x is --out too"),
+        (("train", "notes.txt", "-o", "model/config.json"), "model/config.json is --model, which"),
+        (("train", "notes.txt", "-o", "bad.txt", "--questions", "bad.txt"), "is --questions"),
+        (("train", "notes.txt", "-o", "other"), "other.partial: expected"),
+        (("train", "notes.txt", "-o", "notes.txt/x"), "otes.txt/x: Not a directory"),
+        (("train", "notes.txt", "-o", 300 * "x"), "File name too long"),
+        (("train", "notes.txt", "-o", "a\0b"), "--out: expected a file to write"),
+        (("train", "torn.gz", "-o", "x"), "torn.gz: expected a whole gzip file, got a damaged"),
         (("train", "notes.txt", "-o", "x", "--slots", "9999"), "at most the document's"),
         (("train", "notes.txt", "-o", "x", "--slots", "1"), "expected at least 2"),
         (("train", "notes.txt", "-o", "x", "--slots", "0"), "at least 1, got '0'"),
@@ -280,11 +287,17 @@ def test_one_line_for_what_is_wrong(
 ) -> None:
     (folder / "empty.txt").write_text("\n")
     (folder / "bad.txt").write_bytes(b"caf\xff")
+    for name in ("w.partial", "other.partial"):
+        (folder / name).write_text(TEXT)
+    torn = bytearray(gzip.compress(TEXT.encode()))
+    torn[40:44] = b"\xff" * 4
+    (folder / "torn.gz").write_bytes(torn)
     code, out, err = run(*arguments)
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1
     assert not (folder / "x").exists()
+    assert all((folder / name).read_text() == TEXT for name in ("w.partial", "other.partial"))
 
 
 def test_a_model_that_is_not_there(

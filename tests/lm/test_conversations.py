@@ -109,7 +109,7 @@ def test_files_that_are_no_text(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="expected UTF-8"):
         load_conversations(path)
     path.write_bytes(gzip.compress(b"x" * 9000)[:20])
-    with pytest.raises(ValueError, match="ends early"):
+    with pytest.raises(ValueError, match="expected a whole gzip file"):
         read_questions(path)
 
 

@@ -134,6 +134,16 @@ def test_cached_equals_uncached(params: Params, config: Config) -> None:
     np.testing.assert_array_equal(cache.lengths, lengths + 3)
 
 
+def test_a_cache_without_room(params: Params, config: Config) -> None:
+    cache = init_cache(config, 1, 10)
+    ids = tokens(3, config, 1, 6)
+    _, cache = forward(params, config, ids, places(1, 6, 0), cache=cache)
+    with pytest.raises(ValueError, match="expected room for 6 \\+ 6 tokens in the cache, got 10"):
+        forward(params, config, ids, places(1, 6, 6), cache=cache)
+    with pytest.raises(ValueError, match="expected room for 0 \\+ 6 tokens in the cache, got 5"):
+        forward_jit(params, config, ids, places(1, 6, 0), cache=init_cache(config, 1, 5))
+
+
 def test_prefill_in_pieces_equals_whole(params: Params, config: Config) -> None:
     ids, cartridge = tokens(5, config, 2, 11), random_cartridge(config)
     _, wanted = forward_jit(

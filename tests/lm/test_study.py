@@ -118,7 +118,7 @@ def test_starts_and_runs(prepared: Prepared, model: Model) -> None:
     with pytest.raises(ValueError, match="a cartridge of 41 slots, got 40"):
         make(prepared, model, 41, RECIPE, alone.cartridge)
     assert min(step_seconds(prepared, model, alone.cartridge, RECIPE)) > 0
-    identity = run_identity(prepared, model, SLOTS, RECIPE, "matching", 0)
+    identity = run_identity(prepared, model, alone.cartridge, RECIPE, "matching", 0)
     assert identity["slots"] == str(SLOTS)
     assert identity["templates"] == "30"
 

@@ -36,10 +36,11 @@ def compose(
 
     Source: Eyuboglu et al. 2025, arXiv:2506.06266, section 5.4; sinks: arXiv:2608.30647.
     """
+    for one in (first, *others):
+        if not isinstance(one, Cartridge):
+            raise ValueError(f"expected cartridges one by one, got {type(one).__name__}")
     parts, behind = [first], first_question(first)
     for other in others:
-        if not isinstance(other, Cartridge):
-            raise ValueError(f"expected cartridges one by one, got {type(other).__name__}")
         if drop_sinks:
             other = drop(other, other.frozen)
         if move:

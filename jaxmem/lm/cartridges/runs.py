@@ -38,14 +38,14 @@ def step_seconds(
 
 
 def run_identity(
-    prepared: Prepared, model: Model, slots: int, recipe: Recipe, start: str, seed: int
+    prepared: Prepared, model: Model, cartridge: Cartridge, recipe: Recipe, start: str, seed: int
 ) -> dict[str, str]:
     """What makes a run this one: see `save_state`.
 
     Args:
       prepared: from `prepare`.
       model: that is trained with.
-      slots: P.
+      cartridge: to start from, P slots: what is trained stands at its positions.
       recipe: of the training.
       start: name of the start.
       seed: of the run.
@@ -56,7 +56,9 @@ def run_identity(
     digest = hashlib.sha256()
     for array in prepared.course.rows:
         digest.update(np.ascontiguousarray(array).tobytes())
-    return known_identity(model, prepared.reading.text, slots, start, seed) | {
+    stands = np.asarray([] if cartridge.positions is None else cartridge.positions, np.int64)
+    return known_identity(model, prepared.reading.text, cartridge.slots, start, seed) | {
+        "positions": hashlib.sha256(stands.tobytes()).hexdigest(),
         "templates": str(prepared.templates),
         "rows": digest.hexdigest(),
         "steps": str(recipe.steps),
@@ -79,6 +81,7 @@ def known_identity(model: Model, text: str, slots: int, start: str, seed: int) -
     """
     return {
         "model": model.fingerprint,
+        "weights": str(model.params["embedding"].dtype),
         "document": document_digest(text),
         "slots": str(slots),
         "start": start,

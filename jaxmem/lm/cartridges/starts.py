@@ -12,6 +12,7 @@ from jaxmem.common import check_size, lookup
 from jaxmem.lm.cartridges.prefix import prefix_cartridge, take
 from jaxmem.lm.cartridges.reading import Reading
 from jaxmem.lm.config import Config
+from jaxmem.lm.fit import first_question
 from jaxmem.lm.model import Model
 from jaxmem.lm.rope import angles, rotate
 from jaxmem.recall.cartridges import Cartridge
@@ -86,7 +87,9 @@ def reposition(config: Config, cartridge: Cartridge, shift: Array | int) -> Cart
     if cartridge.positions is None:
         raise ValueError("expected a cartridge with positions to move, this one has none")
     moved = np.asarray(cartridge.positions) + np.asarray(shift)
-    question = int(np.asarray(cartridge.first_question)) + int(np.asarray(shift).reshape(-1)[-1])
+    if moved.dtype.kind not in "iu":
+        raise ValueError(f"expected a shift of whole positions, got {np.asarray(shift).dtype}")
+    question = first_question(cartridge) + int(np.asarray(shift).reshape(-1)[-1])
     if moved.min() < 0 or max(int(moved.max()), question) >= config.positions:
         raise ValueError(
             f"expected positions in 0..{config.positions - 1}, got {int(moved.min())} to "

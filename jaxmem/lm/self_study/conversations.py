@@ -231,7 +231,7 @@ def _read(path: str | os.PathLike[str]) -> str:
             f"{path}: expected UTF-8 text, got byte {error.object[error.start]:#x}"
         ) from error
     except EOFError as error:
-        raise ValueError(f"{path}: expected a whole gzip file, it ends early") from error
+        raise ValueError(f"{path}: expected a whole gzip file, got {error}") from error
 
 
 def _json(text: str, where: str) -> Any:
