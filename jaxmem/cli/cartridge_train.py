@@ -245,7 +245,10 @@ def _recipe(
         if steps < _FEWEST_LOOKS * _LOOK_STEPS:
             steps = int(0.95 * (left_s - (_FEWEST_LOOKS + 1) * look_s) / step_s)
         if steps < 1:
-            notice("no time is left for training: Attention Matching alone")
+            notice(
+                f"no time is left for training, {args.start} alone: give more --minutes, or fewer "
+                "--templates with --steps"
+            )
             return None
         print(
             f"{len(prepared.conversations):,} questions, {steps:,} steps of {step_s:.2f} s:"

@@ -15,7 +15,7 @@ from jaxmem.lm.attention import own_read, shared_read
 from jaxmem.lm.config import Config, Llama3Scaling
 from jaxmem.lm.decoder import Cache, forward, init_cache
 from jaxmem.lm.generation import prefill
-from jaxmem.lm.parameters import Params, flat
+from jaxmem.lm.parameters import Params, fingerprint, flat, nested
 from jaxmem.lm.product import product, transposed_product
 from jaxmem.recall.cartridges import Cartridge
 from jaxmem.reference import decoder as reference
@@ -132,6 +132,16 @@ def test_cached_equals_uncached(params: Params, config: Config) -> None:
         )
         assert_near(found[:, 0], wanted[np.arange(2), at], 2e-6, f"step {step}")
     np.testing.assert_array_equal(cache.lengths, lengths + 3)
+
+
+def test_every_number_is_in_the_fingerprint(params: Params, config: Config) -> None:
+    wanted = fingerprint(params, config)
+    draw = np.random.default_rng(0)
+    for name, part in flat(params).items():
+        place = np.unravel_index(draw.integers(part.size), part.shape)
+        changed = nested(flat(params) | {name: part.at[place].add(1.0)})
+        assert fingerprint(changed, config) != wanted, name
+    assert fingerprint(params, config) == wanted
 
 
 def test_a_cache_without_room(params: Params, config: Config) -> None:

@@ -160,6 +160,14 @@ def test_of_equal_scores_the_first_is_likeliest() -> None:
     np.testing.assert_allclose(log_probs[1], 1 - np.log(699 + np.e), rtol=1e-5)
 
 
+def test_the_coldest_temperatures_take_the_likeliest(params: Params, config: Config) -> None:
+    given = {"ids": [[3, 5, 8]], "lengths": [3], "steps": 4}
+    likeliest = generate(params, config, **given).ids
+    for temperature in (1e-46, 1e-38, 1e-29):
+        cold = generate(params, config, **given, key=jax.random.key(0), temperature=temperature)
+        assert (cold.ids == likeliest).all(), temperature
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -110,7 +110,7 @@ def test_positions_that_are_not_said_are_packed(tmp_path: Path) -> None:
             "kept positions and questions from",
         ),
         ({"positions": jnp.arange(5) * 2}, "kept positions and questions from 5"),
-        ({"bias": jnp.ones(LEAD)}, "without bias, PEFT holds keys and values only: train it"),
+        ({"bias": jnp.ones(LEAD)}, "without bias, PEFT holds keys and values only: start"),
         ({"mask": jnp.zeros(LEAD, bool)}, "slots all count, PEFT holds no mask: leave out"),
         ({"scale": 20.0}, "the model's scale of attention"),
         ({"keys": jnp.ones((3, 2, 5, 8))}, r"expected keys and values \[3, 2, slots, 6\]"),

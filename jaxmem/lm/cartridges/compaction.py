@@ -171,7 +171,9 @@ def _match(
         document = Document(*parts[:2])
         return match(document, parts[2], scale, ridge, slots, _CHOICES[select])
 
-    found = jax.lax.map(head, _heads((keys, values, asked)), batch_size=_AT_ONCE)
+    heads = _heads((keys, values, asked))
+    even = len(heads[0]) % _AT_ONCE == 0  # a rest would be compiled once more
+    found = jax.lax.map(head, heads, batch_size=_AT_ONCE if even else None)
     chosen, bias, made = (part.reshape(*keys.shape[:2], *part.shape[1:]) for part in found)
     return chosen, bias, made
 

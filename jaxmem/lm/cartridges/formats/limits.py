@@ -18,8 +18,8 @@ def check_plain(cartridge: Cartridge, form: str) -> None:
     """
     if cartridge.bias is not None and np.any(np.asarray(cartridge.bias)):
         raise ValueError(
-            f"expected a cartridge without bias, {form} holds keys and values only: train it "
-            "further with bias None, or save it as jaxmem's own file"
+            f"expected a cartridge without bias, {form} holds keys and values only: start "
+            'from "attention" instead of "matching", or save it as jaxmem\'s own file'
         )
     if cartridge.mask is not None and not np.all(np.asarray(cartridge.mask)):
         raise ValueError(
