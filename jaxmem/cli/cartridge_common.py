@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxmem.cli.terminal import printable
-from jaxmem.common import open_text
-from jaxmem.common.files import check_writable
+from jaxmem.common import files
 
 if TYPE_CHECKING:
     from jaxmem.lm import Model
@@ -34,15 +33,7 @@ def read_text(path: str) -> str:
     """
     if not path or Path(path).is_dir():
         raise ValueError(f"DOCUMENT: expected a text file, got {path!r}")
-    try:
-        with open_text(path) as stream:
-            text = stream.read(_MOST_BYTES + 1)
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path}: expected UTF-8 text, got byte {error.object[error.start]:#x}"
-        ) from error
-    except EOFError as error:
-        raise ValueError(f"{path}: expected a whole gzip file, got {error}") from error
+    text = files.read_text(path, _MOST_BYTES + 1)
     if len(text) > _MOST_BYTES:
         raise ValueError(f"{path}: expected at most {_MOST_BYTES:,} characters, got more")
     if "\0" in text:
@@ -68,7 +59,7 @@ def check_outputs(outputs: Mapping[str, str | None], inputs: Mapping[str, str | 
         if path is None:
             continue
         try:
-            check_writable(path)
+            files.check_writable(path)
         except ValueError as error:
             raise ValueError(f"{flag}: {error}") from error
         target = Path(os.path.realpath(path))

@@ -103,6 +103,31 @@ def open_text(path: str | os.PathLike[str]) -> TextIO:
     return io.TextIOWrapper(raw, encoding="utf-8-sig")
 
 
+def read_text(path: str | os.PathLike[str], most: int = -1) -> str:
+    """UTF-8 text of a file, through gzip if its first bytes say so.
+
+    Args:
+      path: the file to read.
+      most: characters that are read; -1 for all.
+
+    Returns:
+      The text.
+
+    Raises:
+      ValueError: naming the file, if it is no UTF-8 or a damaged gzip.
+      OSError: if it cannot be read.
+    """
+    try:
+        with open_text(path) as stream:
+            return stream.read(most)
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path}: expected UTF-8 text, got byte {error.object[error.start]:#x}"
+        ) from error
+    except EOFError as error:
+        raise ValueError(f"{path}: expected a whole gzip file, got {error}") from error
+
+
 class _Unzipped(gzip.GzipFile):
     """A gzip file whose damages are all one kind of error."""
 

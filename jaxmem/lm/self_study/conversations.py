@@ -7,7 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from jaxmem.common import lookup, open_text, write_text
+from jaxmem.common import lookup, write_text
+from jaxmem.common.files import read_text
 
 FORMAT = "jaxmem.conversations"
 VERSION = 1
@@ -74,7 +75,7 @@ def load_conversations(
     Raises:
       ValueError: naming the line that is not as it should be.
     """
-    lines = _read(path).rstrip("\n").split("\n")
+    lines = read_text(path).rstrip("\n").split("\n")
     header = _json(lines[0] if lines else "", f"{path}, line 1")
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise ValueError(f"{path}, line 1: expected the header of {FORMAT}, got {_short(header)}")
@@ -114,7 +115,7 @@ def read_questions(path: str | os.PathLike[str]) -> list[Conversation]:
     Raises:
       ValueError: if there are no questions, or naming what is none.
     """
-    text = _read(path)
+    text = read_text(path)
     body = text.lstrip()
     items: list[tuple[str, Any]]
     if body.startswith("["):
@@ -220,18 +221,6 @@ def _checked(row: Any, where: str) -> Conversation:
     ):
         raise ValueError(f"{where}: expected a chunk as (start, end) or none, got {_short(chunk)}")
     return row
-
-
-def _read(path: str | os.PathLike[str]) -> str:
-    try:
-        with open_text(path) as stream:
-            return stream.read()
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path}: expected UTF-8 text, got byte {error.object[error.start]:#x}"
-        ) from error
-    except EOFError as error:
-        raise ValueError(f"{path}: expected a whole gzip file, got {error}") from error
 
 
 def _json(text: str, where: str) -> Any:
