@@ -25,6 +25,15 @@ def add(subparsers: Any) -> None:
     show.add_argument("--json", action="store_true", help="JSON on standard output")
     show.set_defaults(run=cartridge_ask.show)
     _add_eval(commands)
+    export = commands.add_parser("export", help="write a cartridge for another library")
+    export.add_argument("cartridge", metavar="FILE", help="that `train --start attention` wrote")
+    export.add_argument(
+        "--to", required=True, choices=("peft", "hf-cache"),
+        help="a folder of PEFT's, or a file of a Hugging Face cache",
+    )  # fmt: skip
+    export.add_argument("-o", "--out", required=True, metavar="PATH", help="what to write")
+    _add_model(export)
+    export.set_defaults(run=cartridge_ask.export)
 
 
 def _add_train(commands: Any) -> None:
@@ -75,6 +84,9 @@ def _add_ask(commands: Any) -> None:
         "--with", action="append", default=[], dest="others", metavar="FILE",
         help="another cartridge of the same model to read beside it; may be repeated",
     )  # fmt: skip
+    parser.add_argument(
+        "--document", metavar="FILE", help="also answer with it in the context, and without any"
+    )
     parser.add_argument(
         "--tokens", type=positive_int, default=64, metavar="N", help="of the answer at most (64)"
     )

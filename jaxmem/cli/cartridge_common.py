@@ -5,7 +5,8 @@ import math
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -102,11 +103,10 @@ def chosen_model(args: argparse.Namespace) -> "Model":
     from jaxmem.lm import load_model, smollm2
 
     dtype = "float32" if args.float32 else "bfloat16"
-    if args.model is None:
-        return smollm2(dtype)
-    if not Path(args.model).exists():
+    if args.model is not None and not Path(args.model).exists():
         raise ValueError(f"--model: expected a folder or a .gguf file, there is no {args.model!r}")
-    return load_model(args.model, dtype)
+    with working("reading the model"):
+        return smollm2(dtype) if args.model is None else load_model(args.model, dtype)
 
 
 def document_tokens(model: "Model", text: str) -> int:
@@ -196,6 +196,26 @@ def duration(seconds: float) -> str:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+@contextmanager
+def working(label: str) -> Iterator[None]:
+    """Say on a terminal what is being done while it is.
+
+    Args:
+      label: a word or two.
+
+    Yields:
+      Nothing.
+    """
+    shown = sys.stderr.isatty()
+    if shown:
+        print(f"\r\033[K{label} ...", end="", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        if shown:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
 class RunLine:

@@ -3,6 +3,7 @@
 import argparse
 import math
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,12 +18,12 @@ from jaxmem.cli.cartridge_common import (
     read_text,
     size,
     slots_of,
+    working,
 )
 from jaxmem.cli.cartridge_plot import kl_by_bytes
 from jaxmem.cli.cartridge_train import check_rate
 from jaxmem.cli.terminal import notices, printable
-from jaxmem.common import choice, progress
-from jaxmem.common.table import text_table
+from jaxmem.common import choice
 
 if TYPE_CHECKING:
     from jaxmem.lm import Model
@@ -47,6 +48,26 @@ _TRAINED = ("recitation", "self-study")
 _ALONE = ("no context", "full context")  # of one size
 _TEST = 40  # template questions where the user brings none
 _ROW = 64  # rows of questions are a multiple of it long
+
+
+_COLUMNS = (
+    ("method", 0),
+    ("slots", 7),
+    ("bytes", 7),
+    ("KL", 6),
+    ("gap closed", 10),
+    ("95 %", 10),
+    ("NLL", 6),
+    ("tokens/s", 8),
+    ("off topic", 9),
+)
+"""Names and widths; the first is as wide as the longest method."""
+
+_ABOUT = "KL from the model with the document in its context, nats a token of the answers\n"
+_LEGEND = """\
+gap closed: 1 - KL / KL(no context), with its 95 % interval over questions
+NLL: of the answers, nats a token; tokens/s: of one short answer, reading the question included
+off topic: change of the perplexity of answers to 20 questions about other things"""
 
 
 class _Made(NamedTuple):
@@ -76,6 +97,8 @@ def run(args: argparse.Namespace) -> int:
     if args.plot is not None:
         from jaxmem import plots
 
+        if methods == ["no context"] and not args.cartridge:
+            raise ValueError("--plot: expected --methods that keep something, got no context only")
         plots.check_path(args.plot)
         check_outputs({"--plot": args.plot}, inputs_of(args))
         plots.figure()  # whether the package is there
@@ -95,19 +118,25 @@ def run(args: argparse.Namespace) -> int:
         for method in methods
         for slots in (sizes if method not in _ALONE else sizes[:1])
     ]
-    for method, slots in progress(wanted, "methods"):
-        table.add(_make(args, model, prepared, method, slots, before_s))
-    for made in files:
-        table.add(made)
     what = f"{len(tests)} questions of {Path(args.questions).name}" if args.questions else (
         f"{len(tests)} questions made from the document's sentences, none of which was trained on"
     )  # fmt: skip
-    pays = _pays(model, tokens, table.rows)
+    page = _Page(args.json, [name for name, _ in wanted] + [made.method for made in files])
+    page.say(f"{Path(args.document).name}: {tokens:,} tokens, {model.name}; {what}", _ABOUT)
+    page.head()
+    for number, (method, slots) in enumerate(wanted, 1):
+        with working(f"{method} at {slots:,} slots, {number} of {len(wanted)}"):
+            table.add(_make(args, model, prepared, method, slots, before_s))
+        page.row(table.rows[-1])  # each as it is made: the next may take minutes
+    for made in files:
+        table.add(made)
+        page.row(table.rows[-1])
+    with working("measuring this machine"):
+        pays = _pays(model, tokens, table.rows)
+    page.say("", _LEGEND, *_repaid(pays))
     if args.json:
         about = {"model": model.name, "tokens": tokens, "questions": what, "test": len(tests)}
         print(results.document({**about, "records": table.rows, "break_even": pays}), end="")
-    else:
-        print(printable(_page(args, model, tokens, what, table.rows, pays)))
     if args.plot is not None:
         _draw(args.plot, table.rows, tokens)
         if not args.json:
@@ -299,25 +328,29 @@ def _pays(model: "Model", tokens: int, rows: list[dict[str, Any]]) -> list[dict[
     return found
 
 
-def _page(
-    args: argparse.Namespace,
-    model: "Model",
-    tokens: int,
-    what: str,
-    rows: list[dict[str, Any]],
-    pays: list[dict[str, Any]],
-) -> str:
-    lines = [
-        f"{Path(args.document).name}: {tokens:,} tokens, {model.name}; {what}",
-        "KL from the model with the document in its context, nats a token of the answers",
-        "",
-    ]
-    cells = []
-    for row in rows:
-        cells.append(
+class _Page:
+    """The table for people, a line as soon as it is known; nothing where JSON is asked for."""
+
+    def __init__(self, silent: bool, methods: Sequence[str]) -> None:
+        self.silent = silent
+        self.names = max((len(printable(name)) for name in methods), default=0)
+
+    def say(self, *lines: str) -> None:
+        """Print some lines."""
+        if not self.silent:
+            print(printable("\n".join(lines)), flush=True)
+
+    def head(self) -> None:
+        """Print the names of the columns."""
+        self._line([name for name, _ in _COLUMNS])
+        self._line(["-" * width for width in self._widths()])
+
+    def row(self, row: dict[str, Any]) -> None:
+        """Print a line of the table."""
+        self._line(
             [
-                row["method"],
-                row["slots"],
+                printable(row["method"]),
+                f"{row['slots']:,}",
                 size(row["bytes"]),
                 f"{row['kl']:.3f}",
                 f"{100 * row['closed']:.0f} %",
@@ -327,30 +360,36 @@ def _page(
                 f"{100 * row['off_topic_perplexity_change']:+.0f} %",
             ]
         )
-    headers = [
-        "method", "slots", "bytes", "KL", "gap closed", "95 %", "NLL", "tokens/s", "off topic",
-    ]  # fmt: skip
-    lines.append(text_table(headers, cells))
-    lines += [
+
+    def _widths(self) -> list[int]:
+        return [width or max(self.names, len(name)) for name, width in _COLUMNS]
+
+    def _line(self, cells: Sequence[str]) -> None:
+        first, *rest = self._widths()
+        right = (cell.rjust(width) for cell, width in zip(cells[1:], rest))
+        self.say("  ".join([cells[0].ljust(first), *right]))
+
+
+def _repaid(pays: list[dict[str, Any]]) -> list[str]:
+    """When training is repaid, in words."""
+    if not pays:
+        return []
+    one = pays[0]
+    lines = [
         "",
-        "gap closed: 1 - KL / KL(no context); NLL: of the answers, nats a token; off topic: change"
-        " of perplexity",
+        "Training is repaid when the questions asked since have cost less than they would have "
+        "with",
+        f"the document in the context. On this machine ({one['flops_s'] / 1e9:,.0f} GFLOP/s, "
+        f"{one['bytes_s'] / 1e9:,.1f} GB/s, {one['memory_bytes'] / 1e9:,.0f} GB, as measured),",
+        "kept busy by users with such a document each:",
     ]
-    if pays:
-        one = pays[0]
-        lines += [
-            "",
-            f"On this machine ({one['flops_s'] / 1e9:,.0f} GFLOP/s, {one['bytes_s'] / 1e9:,.1f}"
-            f" GB/s, {one['memory_bytes'] / 1e9:,.0f} GB, as measured), full of users with such a"
-            " document each:",
-        ]
     for pay in pays:
         lines.append(
             f"  {pay['method']} at {pay['slots']:,} slots, {duration(pay['seconds'])}: repaid"
-            f" {_after(pay['questions_cached'])} where the document's cache is kept,"
-            f" {_after(pay['questions_uncached'])} where it is read anew"
+            f" {_after(pay['questions_cached'])} if the document's cache is kept between them,"
+            f" {_after(pay['questions_uncached'])} if each reads the document again"
         )
-    return "\n".join(lines)
+    return lines
 
 
 def _after(questions: float) -> str:

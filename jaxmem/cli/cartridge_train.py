@@ -20,6 +20,7 @@ from jaxmem.cli.cartridge_common import (
     read_text,
     size,
     slots_of,
+    working,
 )
 from jaxmem.cli.terminal import notices, printable
 from jaxmem.common import choice
@@ -75,9 +76,11 @@ def run(args: argparse.Namespace) -> int:
     if args.save_rows is not None:
         _save_rows(args, model, prepared)
     at = time.monotonic()
-    start = begin(prepared, model, slots, args.start, args.seed)
-    start.keys.block_until_ready()
+    with working("the start"):
+        start = begin(prepared, model, slots, args.start, args.seed)
+        start.keys.block_until_ready()
     prepared.seconds["the start"] = time.monotonic() - at
+    nothing = _without_context(model, prepared)
     recipe = _recipe(args, model, prepared, start, began, resumed)
     at = time.monotonic()
     trained = _trained(args, model, prepared, start, recipe, partial, began)
@@ -85,9 +88,21 @@ def run(args: argparse.Namespace) -> int:
     _write(args, model, prepared, trained, text)
     if recipe is not None:
         partial.unlink(missing_ok=True)
-    record = _record(args, model, prepared, trained, recipe, time.monotonic() - began)
+    record = _record(args, model, prepared, trained, nothing, time.monotonic() - began)
     print(results.to_json([record]) if args.json else _summary(args, record, prepared), end="")
     return 0
+
+
+def _without_context(model: "Model", prepared: "Prepared") -> float:
+    """KL of the model that sees no document, beside which the cartridge's says something."""
+    from jaxmem.lm.cartridges.training import evaluate
+
+    if prepared.held_out is None:
+        return math.nan
+    at = time.monotonic()
+    found = evaluate(model.params, model.config, None, prepared.held_out)
+    prepared.seconds["without context"] = time.monotonic() - at
+    return found
 
 
 def check_options(args: argparse.Namespace) -> None:
@@ -239,15 +254,17 @@ def _recipe(
     if args.minutes is not None and resumed:
         recipe = dataclasses.replace(recipe, steps=_chosen(resumed, "steps"))
     elif args.minutes is not None:
-        step_s, look_s = step_seconds(prepared, model, start, recipe)
+        with working("timing a step"):
+            step_s, look_s = step_seconds(prepared, model, start, recipe)
         left_s = began + 60.0 * args.minutes - time.monotonic()
         steps = int(0.95 * (left_s - look_s) / (step_s + look_s / _LOOK_STEPS))
         if steps < _FEWEST_LOOKS * _LOOK_STEPS:
             steps = int(0.95 * (left_s - (_FEWEST_LOOKS + 1) * look_s) / step_s)
         if steps < 1:
+            wanted_s = time.monotonic() - began + 5 * look_s + _LOOK_STEPS * step_s / 0.95
             notice(
-                f"no time is left for training, {args.start} alone: give more --minutes, or fewer "
-                "--templates with --steps"
+                f"no time is left for training (a step takes {step_s:.2g} s), {args.start} alone: "
+                f"--minutes {math.ceil(wanted_s / 60.0)} would train {_LOOK_STEPS} steps or more"
             )
             return None
         print(
@@ -325,7 +342,7 @@ def _record(
     model: "Model",
     prepared: "Prepared",
     trained: "Trained",
-    recipe: "Recipe | None",
+    nothing: float,
     total_s: float,
 ) -> dict[str, Any]:
     from jaxmem.lm.cartridges.files import describe
@@ -349,11 +366,19 @@ def _record(
         "best_step": best.step,
         "held_out_kl_before": first.held_out,
         "held_out_kl": best.held_out,
+        "held_out_kl_no_context": nothing,
+        "closed_before": 1.0 - first.held_out / nothing,
+        "closed": 1.0 - best.held_out / nothing,
         "training_tokens_s": sorted(speeds)[len(speeds) // 2] if speeds else None,
         "status": trained.status.value,
         "seconds": total_s,
         **{f"seconds_{_name(stage)}": s for stage, s in prepared.seconds.items()},
     }
+
+
+def _smaller(times: float) -> str:
+    """How many times smaller, for people; a bias makes a slot larger than a token."""
+    return f"{times:.1f} x smaller" if times >= 1.05 else "no smaller"
 
 
 def _best(history: "tuple[Moment, ...]") -> "Moment":
@@ -369,16 +394,22 @@ def _name(stage: str) -> str:
 def _summary(args: argparse.Namespace, record: dict[str, Any], prepared: "Prepared") -> str:
     lines = [
         f"wrote {printable(args.out)}: {record['slots']:,} slots, {size(record['bytes'])},"
-        f" {record['smaller']:.1f} x smaller than the document's cache"
+        f" {_smaller(record['smaller'])} than the document's cache"
         f" ({record['document_tokens']:,} tokens)"
     ]
-    if not math.isnan(record["held_out_kl"]):
-        told = f"KL to the full context on {record['held_out_questions']} held-out questions:"
-        told += f" {record['held_out_kl_before']:.3f}"
+    if not math.isnan(record["closed"]):
+        told = f"{record['held_out_questions']} held-out questions:"
+        told += f" {100 * record['closed_before']:.0f} % of the gap between no and full context"
+        kl = f"KL {record['held_out_kl_before']:.3f}"
         if record["steps"]:
-            told += f" before training, {record['held_out_kl']:.3f} after"
+            told += f" closed before training, {100 * record['closed']:.0f} % after"
             told += f" {record['best_step']:,} of {record['steps']:,} steps"
-        lines.append(told + " (nats a token)")
+            kl += f" and {record['held_out_kl']:.3f}"
+        else:
+            told += " closed"
+        lines.append(
+            f"{told} ({kl} nats a token; {record['held_out_kl_no_context']:.3f} without context)"
+        )
     if record["training_tokens_s"]:
         lines.append(
             f"trained on {record['questions']:,} questions at"

@@ -31,7 +31,7 @@ def progress(items: Iterable[T], label: str, total: int | None = None) -> Iterat
         now = time.monotonic()
         if now - shown >= 0.25:
             part = f"{done}/{total} ({100 * done // total} %)" if total else f"{done}"
-            sys.stderr.write(f"\r\033[K{label} {part} {now - start:.0f} s")
+            sys.stderr.write(f"\r\033[K{label} {part}, {now - start:.0f} s so far")
             sys.stderr.flush()
             shown, drawn = now, True
         yield item

@@ -102,6 +102,33 @@ def test_ask_and_show(run: Run, made: Path) -> None:
     assert found["slots"] == 79  # the second sink is dropped
 
 
+def test_a_question_to_all_readers(run: Run, made: Path) -> None:
+    arguments = ("ask", made.name, "Who?", "--tokens", "8", "--document", "notes.txt")
+    code, out, err = run(*arguments)
+    assert (code, err) == (0, "")
+    told = [line.split(": ")[0] for line in out.splitlines() if ": " in line]
+    assert [name for name in told if name in READERS] == READERS
+    records = json.loads(run(*arguments, "--json")[1])["records"]
+    assert [one["reader"] for one in records] == READERS
+    assert records[2]["slots"] == 0 < records[0]["slots"] < records[1]["slots"]
+
+
+READERS = ["cartridge", "full context", "no context"]
+
+
+def test_a_cartridge_for_other_libraries(run: Run, made: Path, folder: Path) -> None:
+    code, out, err = run("export", made.name, "--to", "hf-cache", "-o", "cache")
+    assert (code, out) == (2, "")
+    assert "without bias" in err
+    run("train", "notes.txt", "-o", "plain", *FEW, "--steps", "0", "--start", "first")
+    for form, there in (("hf-cache", "cache"), ("peft", "adapter/adapter_config.json")):
+        code, out, err = run("export", "plain", "--to", form, "-o", there.split("/")[0])
+        assert (code, err) == (0, "")
+        assert out.startswith("wrote ")
+        assert (folder / there).is_file()
+    assert "is the cartridge" in run("export", "plain", "--to", "hf-cache", "-o", "plain")[2]
+
+
 def test_rows_are_saved_and_read(run: Run, folder: Path) -> None:
     (folder / "asked.txt").write_text("Who finished the tower?\n")
     code, out, _ = run("train", "notes.txt", "-o", "a.safetensors", *FEW, "--steps", "0",
@@ -276,6 +303,8 @@ def test_the_names_of_methods() -> None:
         (("ask", "notes.txt", " "), "QUESTION: expected a question"),
         (("show", "model/model.safetensors"), "expected"),
         (("eval", "notes.txt", "--methods", "full contex"), "did you mean 'full context'"),
+        (("eval", "notes.txt", "--plot", "x.png", "--methods", "no context"), "keep something"),
+        (("ask", "x", "Who?", "--document", "none"), "No such file"),
         (("eval", "notes.txt", "--plot", "x.txt"), ".png, .svg or .pdf"),
         (("eval", "notes.txt", "--questions", "notes.txt"), "expected an answer to each question"),
         (("eval", "notes.txt", "--ratio", "8,no"), "got 'no'"),

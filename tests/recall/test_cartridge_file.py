@@ -474,6 +474,14 @@ def test_what_could_not_be_loaded_is_not_saved(
     assert os.listdir(tmp_path) == ["c"]
 
 
+def test_the_same_cartridge_gives_the_same_bytes(tmp_path: Path) -> None:
+    told = {f"{name} \u00e9\u20ac\n\x7f": name * 9 for name in "zebra"}
+    for number in range(6):  # the library alone orders metadata by chance
+        save_cartridge(tmp_path / str(number), Cartridge(ONE, ONE, first_question=3), told)
+    assert len({(tmp_path / str(number)).read_bytes() for number in range(6)}) == 1
+    assert load_cartridge(tmp_path / "0")[1] == told
+
+
 def test_saving_without_the_library_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,9 @@
-"""The teacher's own answers to questions that a user brings without any."""
+"""Answers of a model with a cartridge, and the teacher's own to questions without any."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
+import jax
 import numpy as np
 
 from jaxmem.lm.cartridges.reading import Reading
@@ -9,9 +11,54 @@ from jaxmem.lm.fit import first_question
 from jaxmem.lm.generation import generate
 from jaxmem.lm.model import Model
 from jaxmem.lm.self_study.conversations import Conversation
+from jaxmem.recall.cartridges import Cartridge
 
 _TOKENS = 64  # of an answer at most
 _ROWS = 16  # answered at once
+_PIECE = 32  # prompts are padded to a multiple, so that few programs are compiled
+
+
+class Answer(NamedTuple):
+    """What a model said.
+
+    text: without the end of the turn.
+    tokens: that were generated, the end of the turn included.
+    """
+
+    text: str
+    tokens: int
+
+
+def answer(
+    model: Model,
+    cartridge: Cartridge | None,
+    question: str,
+    *,
+    tokens: int = _TOKENS,
+    temperature: float = 0.0,
+    seed: int = 0,
+) -> Answer:
+    """Put a question to a model that reads a cartridge.
+
+    Args:
+      model: that answers.
+      cartridge: in place of a document, or None.
+      question: a user's turn.
+      tokens: of the answer at most.
+      temperature: 0 takes the likeliest token each time.
+      seed: of the draws of a temperature above 0.
+
+    Returns:
+      The answer.
+
+    Raises:
+      ValueError: if the cartridge does not fit the model or leaves no room for the answer.
+    """
+    prompt = model.tokenizer.chat([("user", question)])
+    ids = np.zeros((1, -(-len(prompt) // _PIECE) * _PIECE), np.int32)
+    ids[0, : len(prompt)] = prompt
+    lengths = np.array([len(prompt)])
+    return _generated(model, cartridge, ids, lengths, tokens, temperature, seed)[0]
 
 
 def answered(model: Model, reading: Reading, brought: Sequence[Conversation]) -> list[Conversation]:
@@ -32,9 +79,8 @@ def answered(model: Model, reading: Reading, brought: Sequence[Conversation]) ->
     open_ones = [number for number, one in enumerate(found) if not one.answer.strip()]
     if not open_ones:
         return found
-    tokenizer, ends = model.tokenizer, sorted({model.tokenizer.end, model.tokenizer.eos})
-    prompts = {n: tokenizer.chat([("user", found[n].question)]) for n in open_ones}
-    length = -(-max(map(len, prompts.values())) // 32) * 32
+    prompts = {n: model.tokenizer.chat([("user", found[n].question)]) for n in open_ones}
+    length = -(-max(map(len, prompts.values())) // _PIECE) * _PIECE
     for part in range(len(reading.parts)):
         mine = [n for n in open_ones if reading.part_of(found[n]) == part]
         prefix = reading.parts[part].prefix
@@ -47,14 +93,33 @@ def answered(model: Model, reading: Reading, brought: Sequence[Conversation]) ->
             for row, number in enumerate(some):
                 ids[row, : len(prompts[number])] = prompts[number]
                 lengths[row] = len(prompts[number])
-            made = generate(
-                model.params, model.config, ids, lengths,
-                steps=_TOKENS, cartridge=prefix, stop=ends,
-            )  # fmt: skip
-            for row, number in enumerate(some):
-                told = np.asarray(made.ids[row, : int(made.lengths[row])])
-                answer = tokenizer.decode(told[~np.isin(told, ends)]).strip()
-                found[number] = found[number]._replace(answer=answer)
+            made = _generated(model, prefix, ids, lengths, _TOKENS)
+            for one, number in zip(made, some):
+                found[number] = found[number]._replace(answer=one.text)
+    return found
+
+
+def _generated(
+    model: Model,
+    cartridge: Cartridge | None,
+    ids: np.ndarray,
+    lengths: np.ndarray,
+    tokens: int,
+    temperature: float = 0.0,
+    seed: int = 0,
+) -> list[Answer]:
+    """Answers to prompts, rows of `ids`."""
+    tokenizer = model.tokenizer
+    ends = sorted({tokenizer.end, tokenizer.eos})
+    made = generate(
+        model.params, model.config, ids, lengths,
+        steps=tokens, key=jax.random.key(seed), temperature=temperature,
+        cartridge=cartridge, stop=ends,
+    )  # fmt: skip
+    found = []
+    for row, length in zip(np.asarray(made.ids), np.asarray(made.lengths)):
+        told = row[: int(length)]
+        found.append(Answer(tokenizer.decode(told[~np.isin(told, ends)]).strip(), len(told)))
     return found
 
 

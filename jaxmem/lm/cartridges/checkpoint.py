@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmem.common.files import atomic_path
 from jaxmem.common.safetensors_header import StoredTensor, UnfitError, layout, read_json, short
+from jaxmem.common.safetensors_writing import save_tensors
 from jaxmem.lm.cartridges.state import Moment, State
 
 FORMAT = "jaxmem-training-state"
@@ -45,13 +45,9 @@ def save_state(path: str | os.PathLike[str], state: State, identity: Mapping[str
       ValueError: if the library safetensors is not installed, or an array is of a type that is
         not stored.
     """
-    try:
-        from safetensors.numpy import save_file
-    except ImportError as error:
-        raise ValueError("saving a run needs safetensors: pip install 'jaxmem[lm]'") from error
     tensors = {}
     for name, leaf in _leaves(state).items():
-        array = np.ascontiguousarray(np.asarray(leaf)).reshape(np.shape(leaf) or (1,))
+        array = np.asarray(leaf).reshape(np.shape(leaf) or (1,))
         if array.dtype not in _KINDS.values():
             raise ValueError(f"expected {name} as {' or '.join(_KINDS)}, got {array.dtype}")
         tensors[name] = array
@@ -62,8 +58,7 @@ def save_state(path: str | os.PathLike[str], state: State, identity: Mapping[str
         "history": json.dumps(history, allow_nan=False),
     }
     strings |= {_MARK + name: text for name, text in identity.items()}
-    with atomic_path(path) as temporary:
-        save_file(tensors, temporary, metadata=strings)
+    save_tensors(path, tensors, strings)
 
 
 def load_state(path: str | os.PathLike[str], like: State, identity: Mapping[str, str]) -> State:

@@ -34,11 +34,12 @@ HELD_OUT = 32
 WAYS = ("matching", "attention", *STARTS)
 """Names of the starts: Attention Matching, tokens chosen by attention, and `STARTS`."""
 
-_FEWEST, _MOST = 64, 20_000  # template conversations of a budget
+_FEWEST, _MOST = 16, 20_000  # template conversations of a budget
 # A row costs about this many times as much to learn from as to ask the teacher about, all times
 # that it is seen together.
 _LEARNING = 4.0
-_OVERHEAD_S = 15.0  # programs compiled, the start, the file
+_OVERHEAD_S = 15.0  # programs compiled, the file
+_READINGS = 2.0  # reference questions and the start take so many times a document's reading
 
 
 class Prepared(NamedTuple):
@@ -145,6 +146,7 @@ def prepare(
             raise ValueError("expected a document with more to ask about for a budget of time")
         each_s = _taught_seconds(model, reading, kept) * (1.0 + _LEARNING)
         left_s = budget_s - (time.monotonic() - began) - _OVERHEAD_S
+        left_s -= _READINGS * seconds["reading the document"]
         questions = int(min(max(left_s / each_s, _FEWEST), _MOST))
         rest += loosened(draw_apart(seed, text, questions, [*apart, *kept]), seed, loose)
     rest = [*rest, *without(brought, apart)]

@@ -47,7 +47,7 @@ def teach(
     wide = config.hidden if top_k is None else top_k
     ids = np.zeros((count, length, 1 if top_k is None else wide), np.int32)
     numbers = np.zeros((count, length, wide), np.float32)
-    for start in progress(range(0, count, batch), "reading the document"):
+    for start in progress(range(0, count, batch), "asking the teacher, row"):
         part = take_rows(rows, np.arange(start, min(start + batch, count)), batch)
         there = places(part.targets, room)
         states = states_at(params, config, part, there, cartridge)

@@ -12,8 +12,8 @@ import ml_dtypes
 import numpy as np
 
 from jaxmem.common import check_size
-from jaxmem.common.files import atomic_path
 from jaxmem.common.safetensors_header import StoredTensor, UnfitError, layout, read_json, short
+from jaxmem.common.safetensors_writing import save_tensors
 from jaxmem.recall.cartridges.border import fixed_scale
 from jaxmem.recall.cartridges.cartridge import Cartridge
 
@@ -61,23 +61,13 @@ def save_cartridge(
       ValueError: if the library safetensors is not installed, or the cartridge or the metadata
         is such that the file could not be loaded again.
     """
-    try:
-        from safetensors.numpy import save_file
-    except ImportError as error:
-        raise ValueError(
-            "writing cartridges needs safetensors: pip install 'jaxmem[lm]'"
-        ) from error
     if not isinstance(cartridge, Cartridge):
         raise ValueError(f"expected a cartridge to save, got {type(cartridge).__name__}")
     if metadata is not None and not isinstance(metadata, Mapping):
         raise ValueError(f"expected metadata by name, got {type(metadata).__name__}")
     frozen = check_size("frozen", cartridge.frozen, 0, cartridge.slots)
     parts = {name: getattr(cartridge, name) for name in _KINDS}
-    tensors = {
-        name: np.ascontiguousarray(np.asarray(part))
-        for name, part in parts.items()
-        if part is not None
-    }
+    tensors = {name: np.asarray(part) for name, part in parts.items() if part is not None}
     kinds = {name: _code(name, tensor.dtype) for name, tensor in tensors.items()}
     _check_kinds(kinds, {name: tensor.shape for name, tensor in tensors.items()})
     for name, tensor in tensors.items():
@@ -97,8 +87,7 @@ def save_cartridge(
             f"expected at most {_HEADER_BYTES - 4096} bytes of metadata, got "
             f"{len(json.dumps(strings))}"
         )
-    with atomic_path(path) as temporary:
-        save_file(tensors, temporary, metadata=strings)
+    save_tensors(path, tensors, strings)
 
 
 def load_cartridge(path: str | os.PathLike[str]) -> tuple[Cartridge, dict[str, str]]:

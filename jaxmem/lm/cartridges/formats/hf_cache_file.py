@@ -5,7 +5,7 @@ import os
 
 import numpy as np
 
-from jaxmem.common.files import atomic_path
+from jaxmem.common.safetensors_writing import save_tensors
 from jaxmem.lm.cartridges.formats.limits import check_plain
 from jaxmem.lm.fit import check_fit, first_question
 from jaxmem.lm.model import Model
@@ -46,16 +46,12 @@ def save_hf_cache(path: str | os.PathLike[str], cartridge: Cartridge, model: Mod
       ValueError: if it does not fit the model, a cache cannot hold it, or the library safetensors
         is not installed.
     """
-    try:
-        from safetensors.numpy import save_file
-    except ImportError as error:
-        raise ValueError("writing caches needs safetensors: pip install 'jaxmem[lm]'") from error
     check_fit(cartridge, model.config)
     check_plain(cartridge, "a cache")
     tensors = {}
     for name, array in (("key", cartridge.keys), ("value", cartridge.values)):
         for layer, part in enumerate(np.asarray(array)):
-            tensors[f"layers.{layer}.{name}"] = np.ascontiguousarray(part[None])  # [1, G, P, K]
+            tensors[f"layers.{layer}.{name}"] = part[None]  # [1, G, P, K]
     metadata = {
         "format": "pt",
         "model": model.name,
@@ -66,5 +62,4 @@ def save_hf_cache(path: str | os.PathLike[str], cartridge: Cartridge, model: Mod
     }
     if cartridge.positions is not None:
         metadata["positions"] = json.dumps(np.asarray(cartridge.positions).tolist())
-    with atomic_path(path) as temporary:
-        save_file(tensors, temporary, metadata=metadata)
+    save_tensors(path, tensors, metadata)

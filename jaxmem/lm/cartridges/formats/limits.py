@@ -47,6 +47,6 @@ def check_packed(cartridge: Cartridge, form: str) -> None:
         where = "kept positions" if kept else f"{slots} slots"
         raise ValueError(
             f"expected {slots} slots at positions 0 to {slots - 1} and questions from {slots}, as "
-            f"{form} has them, got {where} and questions from {first}: rotate its keys to those "
-            "positions, or save it as jaxmem's own file or as a Hugging Face cache"
+            f'{form} has them, got {where} and questions from {first}: start from "first", or save '
+            "it as jaxmem's own file or as a Hugging Face cache"
         )

@@ -13,8 +13,9 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmem.common.files import atomic_path, write_text
+from jaxmem.common.files import write_text
 from jaxmem.common.safetensors_header import short
+from jaxmem.common.safetensors_writing import save_tensors
 from jaxmem.lm.cartridges.formats.limits import check_packed, check_plain
 from jaxmem.lm.fit import check_fit
 from jaxmem.lm.model import Model
@@ -41,10 +42,6 @@ def save_peft(path: str | os.PathLike[str], cartridge: Cartridge, model: Model) 
 
     Source: huggingface/peft 0.21.2, tuners/cartridge and `PeftModel.get_prompt`.
     """
-    try:
-        from safetensors.numpy import save_file
-    except ImportError as error:
-        raise ValueError("writing adapters needs safetensors: pip install 'jaxmem[lm]'") from error
     check_fit(cartridge, model.config)
     check_plain(cartridge, "PEFT")
     check_packed(cartridge, "PEFT")
@@ -68,8 +65,7 @@ def save_peft(path: str | os.PathLike[str], cartridge: Cartridge, model: Model) 
         "peft_version": _VERSION,
     }
     folder = Path(path)
-    with atomic_path(folder / _WEIGHTS) as temporary:
-        save_file({_TENSOR: np.ascontiguousarray(rows)}, temporary, metadata={"format": "pt"})
+    save_tensors(folder / _WEIGHTS, {_TENSOR: rows}, {"format": "pt"})
     write_text(folder / _CONFIG, json.dumps(fields, indent=2, sort_keys=True) + "\n")
 
 
