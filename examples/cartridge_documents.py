@@ -94,7 +94,9 @@ def main() -> None:
 def quick(model: Model) -> None:
     """Attention Matching, graded on the questions that settings are chosen by."""
     document = DOCUMENTS[0]
-    prepared = prepare(model, text_of(document), questions=64, apart=questions(document, "test"))
+    prepared = prepare(
+        model, text_of(document), questions=64, held_out=0, apart=questions(document, "test")
+    )
     paper = exam(model, questions(document, "dev"), prepared.reading)
     nothing = grade(model, paper, None)
     slots = prepared.reading.tokens // RATIOS[0]

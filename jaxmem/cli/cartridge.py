@@ -131,14 +131,18 @@ def _add_rows(parser: argparse.ArgumentParser, test: bool = False) -> None:
     )
     parser.add_argument("--questions", metavar="FILE", help=what)
     parser.add_argument(
-        "--templates", type=tokens, metavar="N", help="questions made from its sentences (600)"
+        "--templates", type=_questions, metavar="N", help="questions made from its sentences (600)"
     )
     parser.add_argument(
-        "--sampled", type=tokens, default=0, metavar="N", help="questions the model makes up (0)"
+        "--sampled",
+        type=_questions,
+        default=0,
+        metavar="N",
+        help="questions the model makes up (0)",
     )
     parser.add_argument(
         "--window",
-        type=positive_int,
+        type=_window,
         metavar="N",
         help="tokens of the document that the teacher has in view at once (all that fit)",
     )
@@ -192,6 +196,20 @@ def _steps(text: str) -> int:
     value = tokens(text)
     if value > 10**6:
         raise argparse.ArgumentTypeError(f"expected at most 10^6 steps, got {text!r}")
+    return value
+
+
+def _questions(text: str) -> int:
+    value = tokens(text)
+    if value > 100_000:
+        raise argparse.ArgumentTypeError(f"expected at most 100,000 questions, got {text!r}")
+    return value
+
+
+def _window(text: str) -> int:
+    value = tokens(text)
+    if value < 32:
+        raise argparse.ArgumentTypeError(f"expected a window of at least 32 tokens, got {text!r}")
     return value
 
 

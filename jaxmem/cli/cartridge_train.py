@@ -121,6 +121,8 @@ def check_options(args: argparse.Namespace) -> None:
                 raise ValueError(f"--rows and --{flag}: expected one of them")
     if args.minutes is not None and args.templates is not None:
         raise ValueError("--minutes and --templates: expected one of them, both choose questions")
+    if args.templates == 0 and not (args.sampled or args.questions or args.rows):
+        raise ValueError("--templates 0: expected --sampled or --questions to learn from")
     check_rate(args.rate)
 
 

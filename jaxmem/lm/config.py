@@ -4,7 +4,7 @@ import dataclasses
 import math
 from typing import NamedTuple
 
-from jaxmem.common import check_number, check_size
+from jaxmem.common import check_flag, check_number, check_size
 
 
 class Llama3Scaling(NamedTuple):
@@ -64,8 +64,10 @@ class Config:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if field.type is int or field.type == "int":
+            if field.type in (int, "int"):
                 check_size(field.name, value, 1, 2**31 - 1)
+            if field.type in (bool, "bool"):
+                check_flag(field.name, value)
         if self.heads % self.kv_heads:
             raise ValueError(f"kv_heads must divide heads, got {self.kv_heads} and {self.heads}")
         if self.head_dim % 2:
@@ -77,6 +79,8 @@ class Config:
                 f"expected rope_theta above 1 and rope_factor above 0, got {self.rope_theta} "
                 f"and {self.rope_factor}"
             )
+        if self.rope_llama3 is not None:
+            _check_scaling(self.rope_llama3)
 
     @property
     def scale(self) -> float:
@@ -118,3 +122,15 @@ class Config:
     def kv_bytes(self) -> int:
         """Bytes of a token in a float32 KV cache."""
         return 2 * self.layers * self.kv_heads * self.head_dim * 4
+
+
+def _check_scaling(scaling: Llama3Scaling) -> None:
+    if not isinstance(scaling, Llama3Scaling):
+        raise ValueError(f"expected rope_llama3 as Llama3Scaling, got {scaling!r}")
+    check_size("rope_llama3.original", scaling.original, 1, 2**31 - 1)
+    for name in ("factor", "low", "high"):
+        check_number(f"rope_llama3.{name}", getattr(scaling, name), 0.0, 1e30, scalar=True)
+    if not scaling.factor or not 0 < scaling.low < scaling.high:
+        raise ValueError(
+            f"expected rope_llama3 with a factor above 0 and 0 < low < high, got {scaling}"
+        )

@@ -59,7 +59,7 @@ def generate(
     temperature: float = 0.0,
     top_p: float = 1.0,
     cartridge: Cartridge | None = None,
-    stop: Sequence[int] = (),
+    stop: int | Sequence[int] = (),
 ) -> Generated:
     """Continue prompts, each until a stop token or for so many steps.
 
@@ -97,7 +97,9 @@ def generate(
         temperature = 0.0
     if temperature > 0 and key is None:
         raise ValueError(f"expected a key to draw with at temperature {temperature}, got none")
-    ends = tuple(check_size("stop", one, 0, config.vocabulary - 1) for one in stop)
+    ends = tuple(
+        check_size("stop", one, 0, config.vocabulary - 1) for one in np.atleast_1d(stop).tolist()
+    )
     first = _checked_first(config, cartridge, int(counts.max()) + steps)
     return _generate(
         params,

@@ -4,8 +4,9 @@ import dataclasses
 import os
 from pathlib import Path
 
+from jaxmem.common import choice
 from jaxmem.lm.config import Config
-from jaxmem.lm.parameters import Params, check_params, fingerprint
+from jaxmem.lm.parameters import DTYPES, Params, check_params, fingerprint
 from jaxmem.lm.tokenizer import Tokenizer
 from jaxmem.lm.weights.read import read_weights
 from jaxmem.lm.weights.smollm2 import smollm2_path
@@ -44,11 +45,13 @@ def load_model(path: str | os.PathLike[str], dtype: str = "bfloat16") -> Model:
       ValueError: naming the file and what is wrong with it, or the extra that is not installed.
       OSError: if a file cannot be read.
     """
+    choice(DTYPES, dtype, "dtype")
     config, params, tokenizer = read_weights(path, dtype)
     check_params(params, config)
-    if tokenizer.vocabulary > config.vocabulary:
+    fewest = config.vocabulary // 2  # vocabularies are padded, never so much
+    if not fewest <= tokenizer.vocabulary <= config.vocabulary:
         raise ValueError(
-            f"{path}: expected a tokenizer of at most {config.vocabulary} tokens, got one of "
+            f"{path}: expected a tokenizer of {fewest} to {config.vocabulary} tokens, got one of "
             f"{tokenizer.vocabulary}"
         )
     name = Path(path).resolve()

@@ -12,6 +12,9 @@ from jax.typing import DTypeLike
 
 from jaxmem.lm.config import Config
 
+DTYPES = ("bfloat16", "float32")
+"""Types that a model is read in."""
+
 Params = dict[str, Any]
 """{"embedding": [V, D], "norm": [D], "layers": {"query": [L, D, H K], ...}}: `Config.shapes`."""
 

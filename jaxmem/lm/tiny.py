@@ -8,9 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxmem.common import choice
 from jaxmem.lm.config import Config
 from jaxmem.lm.model import Model
-from jaxmem.lm.parameters import Params, fingerprint, nested
+from jaxmem.lm.parameters import DTYPES, Params, fingerprint, nested
 from jaxmem.lm.tokenizer import Tokenizer
 
 _MARKERS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
@@ -48,6 +49,7 @@ def tiny(key: Array, config: Config | None = None, dtype: str = "float32") -> Mo
         raise ValueError(
             f"expected a vocabulary of at least {CONFIG.vocabulary}, got {config.vocabulary}"
         )
+    choice(DTYPES, dtype, "dtype")
     params = _random_params(key, config, dtype)
     tokenizer = Tokenizer(byte_tokenizer())
     return Model(config, params, tokenizer, "tiny", fingerprint(params, config))

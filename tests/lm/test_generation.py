@@ -94,6 +94,8 @@ def test_rows_end_at_stop_ids(params: Params, config: Config, prompts: np.ndarra
         np.testing.assert_array_equal(made.ids[row, :count], free[row, :count])
         np.testing.assert_array_equal(made.ids[row, count:], stop[0])
     assert made.lengths[1] == 1
+    alone = generate(params, config, prompts, LENGTHS, steps=STEPS, stop=stop[1])
+    assert alone.lengths[1] == 1
     assert_greedy(params, config, prompts, None, made)
 
 

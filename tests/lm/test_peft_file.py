@@ -103,7 +103,7 @@ def test_positions_that_are_not_said_are_packed(tmp_path: Path) -> None:
     [
         (
             {"first_question": 9},
-            "questions from 5, as PEFT has them, got 5 slots and .* from 9: rot",
+            "questions from 5, as PEFT has them, got 5 slots and .* from 9: sta",
         ),
         (
             {"positions": jnp.arange(5) * 2, "first_question": 9},

@@ -1,8 +1,11 @@
 """From a document to a cartridge in one go, with a tiny model of random weights."""
 
+import dataclasses
+import json
 import math
 import time
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -16,7 +19,7 @@ from jaxmem.lm.cartridges.recipe import Recipe
 from jaxmem.lm.cartridges.runs import run_identity, step_seconds
 from jaxmem.lm.cartridges.state import State
 from jaxmem.lm.cartridges.study import WAYS, Prepared, begin, make, prepare
-from jaxmem.lm.config import Config
+from jaxmem.lm.config import Config, Llama3Scaling
 from jaxmem.lm.model import Model, load_model
 from jaxmem.lm.self_study.conversations import Conversation, shared_runs
 from jaxmem.lm.tiny import CONFIG, tiny
@@ -163,7 +166,7 @@ def test_a_document_in_windows(model: Model) -> None:
 def test_a_budget_chooses_questions(model: Model) -> None:
     found = prepare(model, TEXT, budget_s=0.01, held_out=3)
     assert found.templates == 16
-    same = prepare(model, TEXT, questions=64, held_out=3)
+    same = prepare(model, TEXT, questions=16, held_out=3)
     assert found.conversations == same.conversations
     assert found.kept == same.kept
 
@@ -175,6 +178,16 @@ def test_bad_input(model: Model) -> None:
         prepare(model, TEXT, questions=-1)
     with pytest.raises(ValueError, match="at least one conversation"):
         prepare(model, TEXT, questions=0)
+    with pytest.raises(ValueError, match="a document's text, got NoneType"):
+        prepare(model, None)  # type: ignore[arg-type]
+
+
+def test_a_document_that_another_model_has_read(model: Model) -> None:
+    found = prepare(model, TEXT, questions=8, held_out=0)
+    other = dataclasses.replace(model, name="other", fingerprint="0" * 16)
+    for use in (begin, make):
+        with pytest.raises(ValueError, match=f"by other .* got one read by {model.fingerprint}"):
+            use(found, other, 8)
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -204,3 +217,32 @@ def test_this_machine(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
         assert 1e6 < number < 1e18
     assert answer_tokens_s(model, None, 4) > 0
     assert CONFIG.vocabulary == model.tokenizer.vocabulary
+
+
+def test_models_that_do_not_go_together(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="dtype"):
+        tiny(jax.random.key(0), dtype="float17")
+    wide = dataclasses.replace(CONFIG, vocabulary=600)
+    write_folder(tmp_path, tiny(jax.random.key(0), wide))
+    with pytest.raises(ValueError, match="tokenizer of 300 to 600 tokens, got one of 259"):
+        load_model(tmp_path)
+    write_folder(tmp_path, tiny(jax.random.key(0)))
+    fields = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(fields | {"eos_token_id": "2"}))
+    with pytest.raises(ValueError, match="expected eos_token_id as a number or several, got '2'"):
+        load_model(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rope_llama3": "x"},
+        {"rope_llama3": Llama3Scaling(0.0, 1.0, 4.0, 32)},
+        {"rope_llama3": Llama3Scaling(8.0, 1.0, 1.0, 32)},
+        {"tied": "no"},
+        {"layers": 0},
+    ],
+)
+def test_shapes_that_cannot_be(change: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(change))):
+        dataclasses.replace(CONFIG, **change)

@@ -7,21 +7,18 @@
 - `compose`, `reposition`; `save`, `load`; `formats`: those of PEFT, torch and Hugging Face.
 """
 
-from jaxmem.lm.cartridges import formats
 from jaxmem.lm.cartridges.answers import answer
 from jaxmem.lm.cartridges.compaction import attention_matching, evict, reference_queries
 from jaxmem.lm.cartridges.composition import compose
 from jaxmem.lm.cartridges.evaluation import closed, exam, grade
-from jaxmem.lm.cartridges.files import load, provenance_of, save
+from jaxmem.lm.cartridges.files import load, save
 from jaxmem.lm.cartridges.reading import course_of, read_document
 from jaxmem.lm.cartridges.recipe import Recipe
 from jaxmem.lm.cartridges.starts import reposition, start_cartridge
 from jaxmem.lm.cartridges.study import make, prepare
 from jaxmem.lm.cartridges.training import train
-from jaxmem.lm.self_study.conversations import Conversation
 
 __all__ = [
-    "Conversation",
     "Recipe",
     "answer",
     "attention_matching",
@@ -30,12 +27,10 @@ __all__ = [
     "course_of",
     "evict",
     "exam",
-    "formats",
     "grade",
     "load",
     "make",
     "prepare",
-    "provenance_of",
     "read_document",
     "reference_queries",
     "reposition",

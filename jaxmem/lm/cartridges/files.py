@@ -84,6 +84,8 @@ def save(
         safetensors is not installed.
     """
     check_fit(cartridge, model.config)
+    if not isinstance(provenance, Mapping):
+        raise ValueError(f"expected provenance by name, got {short(provenance)}")
     for name, text in provenance.items():
         plain = isinstance(name, str) and isinstance(text, str)
         if not plain or not (name + text).isprintable() or len(text) > _MOST_CHARACTERS:

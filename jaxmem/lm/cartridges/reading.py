@@ -38,10 +38,12 @@ class Reading(NamedTuple):
 
     text: the document.
     parts: one, or one a window.
+    fingerprint: of the model.
     """
 
     text: str
     parts: tuple[Part, ...]
+    fingerprint: str
 
     @property
     def whole(self) -> Cartridge:
@@ -85,6 +87,8 @@ def read_document(model: Model, text: str, window: int | None = None) -> Reading
     """
     most = model.config.positions - _ROOM
     window = most if window is None else check_size("window", window, 32, most)
+    if not isinstance(text, str):
+        raise ValueError(f"expected a document's text, got {type(text).__name__}")
     if not text.strip():
         raise ValueError("expected a document with words in it, got an empty one")
     around = len(model.tokenizer.chat([("system", "")], open=False)) + 2
@@ -100,7 +104,24 @@ def read_document(model: Model, text: str, window: int | None = None) -> Reading
         parts.append(
             Part(start, end, ids, prefix_cartridge(model.params, model.config, np.array(ids)))
         )
-    return Reading(text, tuple(parts))
+    return Reading(text, tuple(parts), model.fingerprint)
+
+
+def check_reader(model: Model, reading: Reading) -> None:
+    """Refuse a document that another model has read.
+
+    Args:
+      model: that is to use it.
+      reading: from `read_document`.
+
+    Raises:
+      ValueError: with both fingerprints.
+    """
+    if reading.fingerprint != model.fingerprint:
+        raise ValueError(
+            f"expected a document read by {model.name} (fingerprint {model.fingerprint}), got one "
+            f"read by {reading.fingerprint}"
+        )
 
 
 def example(model: Model, conversation: Conversation, end: bool = True) -> Example:
@@ -144,6 +165,7 @@ def course_of(
     Raises:
       ValueError: if there is no conversation, or one too long for a row.
     """
+    check_reader(model, reading)
     groups: dict[int, list[Example]] = {}
     for conversation in conversations:
         made = example(model, conversation)

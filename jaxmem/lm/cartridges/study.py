@@ -12,7 +12,7 @@ from jaxmem.common import check_size, choice
 from jaxmem.lm.cartridges.answers import answered
 from jaxmem.lm.cartridges.compaction import attention_matching, evict, reference_queries
 from jaxmem.lm.cartridges.course import Course
-from jaxmem.lm.cartridges.reading import Reading, course_of, read_document
+from jaxmem.lm.cartridges.reading import Reading, check_reader, course_of, read_document
 from jaxmem.lm.cartridges.recipe import Recipe
 from jaxmem.lm.cartridges.starts import STARTS, check_slots, start_cartridge
 from jaxmem.lm.cartridges.state import Moment, State, Status, Trained
@@ -177,6 +177,7 @@ def begin(
       ValueError: if the document has fewer tokens than slots, or there is no such start.
     """
     reading = prepared.reading
+    check_reader(model, reading)
     check_slots(reading, slots)
     how = choice(WAYS, start, "start of a cartridge")
     if how == "matching":
@@ -219,6 +220,7 @@ def make(
     Raises:
       ValueError: as `begin` and `train`, or if a cartridge to start from has other slots.
     """
+    check_reader(model, prepared.reading)
     if isinstance(start, Cartridge):
         check_fit(start, model.config)
         if start.slots != slots:

@@ -14,6 +14,7 @@ import numpy as np
 from jax import Array
 
 from jaxmem.common import check_size, choice, progress
+from jaxmem.common.safetensors_header import short
 from jaxmem.lm.cartridges.prefix import prefix_cartridge
 from jaxmem.lm.generation import Generated, generate
 from jaxmem.lm.model import Model
@@ -94,7 +95,7 @@ def self_study(
     kinds = [choice(SEED_KINDS, kind, "kind of seed prompt") for kind in kinds]
     pieces = chunks(text, chunk_tokens, model.tokenizer.encode)
     if not pieces:
-        raise ValueError("expected a document with words in it, got an empty one")
+        raise ValueError(f"expected a document with words in it, got {short(text)}")
     dropped = Counter() if dropped is None else dropped
     study = _Study(model, pieces, kinds, batch, max_question, max_answer, temperature)
     return study.run(seed, count, dropped)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from jaxmem.common import check_size
+from jaxmem.common.safetensors_header import short
 from jaxmem.lm.self_study import english, forms
 from jaxmem.lm.self_study.clauses import Clauses, spaced, words_for
 from jaxmem.lm.self_study.conversations import Conversation
@@ -93,7 +94,7 @@ def template_conversations(seed: int, text: str, count: int) -> list[Conversatio
     count = check_size("count", count)
     sources = read_sources(text)
     if not sources:
-        raise ValueError("expected a document with words in it, got an empty one")
+        raise ValueError(f"expected a document with words in it, got {short(text)}")
     rng = random.Random(seed)
     makers = [_Maker(source, rng) for source in sources]
     found: list[Conversation] = []

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from jaxmem.common.safetensors_header import short
 from jaxmem.lm.config import Config
 from jaxmem.lm.parameters import Params
 from jaxmem.lm.tokenizer import Tokenizer, tokenizer_from_folder
@@ -101,7 +102,12 @@ def _eos(folder: Path) -> int | None:
     """The id that config.json has for the end of a text, the first of several."""
     found = load(folder / "config.json").get("eos_token_id")
     found = found[0] if isinstance(found, list) and found else found
-    return found if type(found) is int else None
+    if found is not None and type(found) is not int:
+        raise ValueError(
+            f"{folder / 'config.json'}: expected eos_token_id as a number or several, got "
+            f"{short(found)}"
+        )
+    return found
 
 
 def _check_tied(head: TensorFile, embedding: TensorFile, folder: Path) -> None:
