@@ -52,11 +52,14 @@ class TensorFile(NamedTuple):
         return found.reshape(self.shape)
 
 
-def file_tensors(path: str | os.PathLike[str]) -> dict[str, TensorFile]:
+def file_tensors(
+    path: str | os.PathLike[str], kinds: Mapping[str, np.dtype] = _FLOATS
+) -> dict[str, TensorFile]:
     """The tensors of one safetensors file, after a check of its header.
 
     Args:
       path: the file.
+      kinds: types that its tensors may have, by the file's codes.
 
     Returns:
       Where each tensor lies, by its name.
@@ -71,14 +74,14 @@ def file_tensors(path: str | os.PathLike[str]) -> dict[str, TensorFile]:
         try:
             header, room = read_json(file, _HEADER_BYTES)
             _check_metadata(header.pop("__metadata__", {}))
-            found = layout(header, room, lambda _: _FLOATS)
+            found = layout(header, room, lambda _: kinds)
         except (ValueError, RecursionError) as error:
             fit = isinstance(error, UnfitError)
             reason = str(error) if fit else f"expected a JSON header, got {error}"
             raise ValueError(f"{path}: {reason}") from error
         start = os.fstat(file.fileno()).st_size - room
     return {
-        name: TensorFile(Path(path), _FLOATS[tensor.code], tensor.shape, start + tensor.start)
+        name: TensorFile(Path(path), kinds[tensor.code], tensor.shape, start + tensor.start)
         for name, tensor in found.items()
     }
 

@@ -1,0 +1,1 @@
+"""Agents with a memory on real text, with any language model."""
