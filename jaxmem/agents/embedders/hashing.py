@@ -12,6 +12,7 @@ from jaxmem.agents.words import words
 from jaxmem.common import check_size
 
 _PIECES = (3, 4)  # letters
+_LONGEST = 64  # letters of a word that pieces are made of
 _PIECE_WEIGHT = 1.0  # of all pieces of a word together, as much as the word itself
 
 
@@ -68,7 +69,7 @@ def _features(text: str) -> Iterator[tuple[str, float]]:
     found = words(text)
     for word in found:
         yield word, math.log1p(len(word))  # short words say less
-        edged = f"<{word}>"
+        edged = f"<{word[:_LONGEST]}>"
         pieces = [f"#{edged[i : i + n]}" for n in _PIECES for i in range(len(edged) - n + 1)]
         for piece in pieces if len(word) > 2 else ():
             yield piece, _PIECE_WEIGHT * math.log1p(len(word)) / math.sqrt(len(pieces))
