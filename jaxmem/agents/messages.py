@@ -151,3 +151,15 @@ def compact(value: Any) -> str:
       The text.
     """
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def clean(text: str) -> str:
+    """A text as UTF-8 can hold it.
+
+    Args:
+      text: any.
+
+    Returns:
+      The text, halves of surrogate pairs replaced.
+    """
+    return text.encode("utf-8", "replace").decode("utf-8")

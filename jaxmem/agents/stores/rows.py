@@ -3,23 +3,11 @@
 import json
 from typing import Any
 
-from jaxmem.agents.messages import Message, ToolCall, compact
+from jaxmem.agents.messages import Message, ToolCall, clean, compact
 from jaxmem.agents.stores.store import StoredMessage
 
 MESSAGE = "messages.id, time_s, kind, text, message"
 """Columns that `message_of` reads."""
-
-
-def clean(text: str) -> str:
-    """A text as UTF-8 can hold it.
-
-    Args:
-      text: any.
-
-    Returns:
-      The text, halves of surrogate pairs replaced.
-    """
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def packed(message: Message) -> str:

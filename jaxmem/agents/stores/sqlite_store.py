@@ -13,8 +13,8 @@ import numpy as np
 
 from jaxmem.agents.embedders.embedder import Embedder
 from jaxmem.agents.embedders.hashing import HashingEmbedder
-from jaxmem.agents.messages import compact
-from jaxmem.agents.stores.rows import MESSAGE, clean, message_of, packed
+from jaxmem.agents.messages import clean, compact
+from jaxmem.agents.stores.rows import MESSAGE, message_of, packed
 from jaxmem.agents.stores.schema import migrate
 from jaxmem.agents.stores.store import KINDS, NewMessage, Page, Passage, Saved, StoredMessage
 from jaxmem.agents.words import words
@@ -328,7 +328,8 @@ class SqliteStore:
                 "SELECT id, time_s, text, source FROM passages WHERE id = ?", (id,)
             ).fetchone()
             if row is not None:  # another process may have removed it just now
-                items.append(Passage(*row[:4], score))
+                id, at, text, source = row
+                items.append(Passage(id, at, text, source, score))
         return Page(items, start, total)
 
     def remove_passage(self, agent: str, id: int) -> bool:
