@@ -1,4 +1,4 @@
-"""95 % intervals: of a mean, of one more run, of a mean over clusters, of a paired difference."""
+"""95 % intervals: of means, runs, shares, means over clusters, and paired differences."""
 
 from typing import NamedTuple
 
@@ -83,6 +83,32 @@ def smaller_run(estimate: Interval, samples: int, size: int) -> Interval:
         raise ValueError(f"expected sizes of at least 1, got {samples} and {size}")
     half = (estimate.high - estimate.mean) * np.sqrt(1 + samples / size)
     return Interval(estimate.mean, float(estimate.mean - half), float(estimate.mean + half))
+
+
+def wilson_interval(right: int, count: int) -> Interval:
+    """A share of independent yes-or-no answers with Wilson's 95 % interval.
+
+    (p + z^2 / 2n +- z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n)
+
+    Args:
+      right: of the answers.
+      count: answers, n >= 1.
+
+    Returns:
+      The share and the interval; it has a width at 0 and 1 too.
+
+    Raises:
+      ValueError: if there is no answer, or more are right than there are.
+
+    Source: Wilson 1927, Journal of the American Statistical Association 22.
+    """
+    if not 0 <= right <= count or count < 1:
+        raise ValueError(f"expected 0 to {count} right answers of at least 1, got {right}")
+    z2, share = 1.959964**2, right / count
+    middle = share + z2 / (2 * count)
+    half = np.sqrt(z2 * (share * (1 - share) / count + z2 / (4 * count**2)))
+    low, high = (middle - half) / (1 + z2 / count), (middle + half) / (1 + z2 / count)
+    return Interval(share, float(min(max(low, 0.0), share)), float(max(min(high, 1.0), share)))
 
 
 def clustered_interval(numerators: ArrayLike, denominators: ArrayLike) -> Interval:

@@ -26,6 +26,7 @@ from jaxmem.common import (
     write_text,
 )
 from jaxmem.common.files import atomic_path
+from jaxmem.common.intervals import wilson_interval
 from jaxmem.common.table import text_table
 
 
@@ -182,3 +183,14 @@ def test_a_smaller_run_spreads_more() -> None:
     assert (mean, low, high) == pytest.approx((0.5, 0.3, 0.7))
     with pytest.raises(ValueError, match="expected sizes of at least 1"):
         smaller_run(Interval(0.5, 0.4, 0.6), 10, 0)
+
+
+def test_wilson_interval() -> None:
+    share, low, high = wilson_interval(8, 10)
+    assert (share, round(low, 4), round(high, 4)) == (0.8, 0.4902, 0.9433)
+    assert wilson_interval(0, 10)[:2] == (0.0, 0.0)
+    assert 0.25 < wilson_interval(0, 10).high < 0.31
+    assert wilson_interval(30, 30).high == 1.0
+    for right, count in ((1, 0), (3, 2), (-1, 2)):
+        with pytest.raises(ValueError, match="right answers"):
+            wilson_interval(right, count)
