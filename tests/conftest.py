@@ -33,6 +33,14 @@ def data_dir() -> Path:
     return _DATA
 
 
+@pytest.fixture(scope="module")
+def unoptimised() -> Iterator[None]:
+    """Compile without the costly passes while a module runs: small programs do not repay them."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
     """Say how many tests of real data ran and how many were skipped."""

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ from jaxmem.agents.memgpt.working_context import WorkingContext
 from jaxmem.agents.messages import Message, Reply, Tool, ToolCall
 from jaxmem.agents.scripted import Scripted, calls, says
 from jaxmem.agents.stores import SqliteStore
-from jaxmem.prompts import diagnose
+from jaxmem.prompts import diagnose, read_log
 from jaxmem.sessions import LAYOUTS
 
 
@@ -295,6 +296,17 @@ def test_costs_and_the_doctor_apply() -> None:
         assert diagnose(made.log).reuse.log.calls == 40
         shares[layout] = found.share_read
     assert shares["frozen"] > shares["front"] + 0.02
+
+
+def test_the_log_on_disk_is_the_log(tmp_path: Path) -> None:
+    made = agent(chatter, log=tmp_path / "log.jsonl", window=3_000)
+    for i in range(30):
+        made.send(f"Message {i} 小白. " + "tea " * 40)
+    read, kept = read_log(tmp_path / "log.jsonl"), made.log
+    assert read.calls == kept.calls
+    assert sorted(read.sessions) == ["agent", "agent summariser"]
+    np.testing.assert_allclose(read.prompt_tokens, kept.prompt_tokens, rtol=0.1)
+    np.testing.assert_array_equal(read.output_tokens, kept.output_tokens)
 
 
 def test_bad_options() -> None:

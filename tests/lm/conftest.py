@@ -1,6 +1,6 @@
 """A tiny model that the tests of the decoder share."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -14,14 +14,6 @@ from jaxmem.lm.cartridges.teacher import teach
 from jaxmem.lm.config import Config
 from jaxmem.lm.parameters import Params, nested
 from jaxmem.recall.cartridges import Cartridge
-
-
-@pytest.fixture(scope="module")
-def unoptimised() -> Iterator[None]:
-    """Compile without the costly passes while a module runs: small programs do not repay them."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """MemGPT: an agent whose context is paged by itself."""
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -22,13 +23,13 @@ from jaxmem.agents.memgpt.prompt import (
 )
 from jaxmem.agents.memgpt.summary import Summariser
 from jaxmem.agents.memgpt.working_context import LIMIT, WorkingContext, first_context
-from jaxmem.agents.messages import LLM, Message, Reply, ToolCall, clean
+from jaxmem.agents.messages import LLM, Message, Reply, Tool, ToolCall, clean
 from jaxmem.agents.recorder import Recorder, plain_segments
 from jaxmem.agents.stores.sqlite_store import SqliteStore
 from jaxmem.agents.stores.store import NewMessage, Store
 from jaxmem.common import check_size, choice
 from jaxmem.lm.self_study.document import chunks
-from jaxmem.prompts import LogPrice, PromptLog, price
+from jaxmem.prompts import LogPrice, PromptLog, Segment, price
 from jaxmem.prompts.encoder import ByteEstimate, Encoder
 from jaxmem.sessions import LAYOUTS, PRESETS, Settings
 
@@ -87,6 +88,7 @@ class Agent:
         page: int = PAGE,
         most_steps: int = 20,
         encoder: Encoder | None = None,
+        log: str | os.PathLike[str] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Make an agent, or take up one that the store has.
@@ -107,7 +109,9 @@ class Agent:
           summariser: writes the summaries; the same model by default.
           page: results of a search that are shown at once.
           most_steps: calls of the model upon one event.
-          encoder: text to tokens; by default an estimate from bytes.
+          encoder: text to tokens; by default the model's own where it has one, or an estimate from
+            bytes.
+          log: file that every request is added to, for `jaxmem doctor`; it holds all texts.
           clock: the time now, seconds since 1970.
 
         Raises:
@@ -120,7 +124,7 @@ class Agent:
         self._limits = thresholds(chosen, window)
         self.name = name
         self._llm, self._clock = llm, clock
-        self._encoder: Encoder = ByteEstimate() if encoder is None else encoder
+        self._encoder: Encoder = encoder or getattr(llm, "encoder", None) or ByteEstimate()
         self._layout = choice(LAYOUTS, layout, "layout")
         self._tools, self._instructions = tools(functions), clean(instructions)
         self._most_steps = check_size("most_steps", most_steps)
@@ -130,7 +134,7 @@ class Agent:
         self._summariser = Summariser(
             summariser or llm, self._encoder, self._limits.window, longest
         )
-        self._recorder = Recorder(self._encoder)
+        self._recorder = Recorder(self._encoder, log)
         self._store: Store = SqliteStore() if store is None else store
         self.memory = Memory(
             self._store, name, first_context(blocks, block_limit),
@@ -335,7 +339,7 @@ class Agent:
         stays = [self._unit(unit.first, _unnoted(unit.messages), unit.warning) for unit in stays]
         self._summary = self._summariser.write(self._summary, gone)
         for prompt, reply in self._summariser.calls:
-            self._record(plain_segments(prompt), reply, f"{self.name} summariser")
+            self._record(plain_segments(prompt), prompt, (), reply, f"{self.name} summariser")
         self._summariser.calls.clear()
         self._summary_s, self._units, self._first = self._clock(), stays, stays[0].first
         self._merged = self._last
@@ -345,18 +349,27 @@ class Agent:
 
     def _called(self) -> Reply:
         context = self.context()
-        said = self._llm.complete(context.messages(), context.tools)
+        messages = context.messages()
+        said = self._llm.complete(messages, context.tools)
         reply = said._replace(
             text=clean(said.text),
             calls=tuple(ToolCall(*map(clean, call)) for call in said.calls),
         )
-        self._record(context.segments(), reply, self.name)
+        self._record(context.segments(), messages, context.tools, reply, self.name)
         return reply
 
-    def _record(self, segments: Sequence[Any], reply: Reply, session: str) -> None:
+    def _record(
+        self,
+        segments: Sequence[Segment],
+        messages: Sequence[Message],
+        tools: Sequence[Tool],
+        reply: Reply,
+        session: str,
+    ) -> None:
         self._recorder.add(
-            segments, reply, session=session, model=self._llm.name, time_s=self._clock()
-        )
+            segments, messages, tools, reply,
+            session=session, model=self._llm.name, time_s=self._clock(),
+        )  # fmt: skip
 
     def _remember(
         self, reply: Reply, results: Sequence[Result], before: WorkingContext, said: int
