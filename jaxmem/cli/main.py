@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import jaxmem
-from jaxmem.cli import cache, cartridge, cost, demo, doctor
+from jaxmem.cli import agent, cache, cartridge, cost, demo, doctor
 from jaxmem.cli.terminal import printable
 
-COMMANDS = (demo, cost, cache, doctor, cartridge)
+COMMANDS = (demo, cost, cache, doctor, cartridge, agent)
 
 
 class Parser(argparse.ArgumentParser):

@@ -206,8 +206,7 @@ class SqliteStore:
           count: of those to return.
 
         Returns:
-          Those with all the words, or if there are none those with any; best first by BM25, of
-          equal ones the newest.
+          Those with any of the words; best first by BM25, of equal ones the newest.
 
         Raises:
           ValueError: if start or count is no size.
@@ -215,21 +214,19 @@ class SqliteStore:
         check_size("start", start, 0)
         check_size("count", count)
         quoted = [f'"{word}"' for word in dict.fromkeys(words(query)[:_MOST_WORDS])]
-        for join in (" AND ", " OR "):
-            source = (
-                "FROM message_words JOIN messages ON messages.id = message_words.rowid"
-                " WHERE message_words MATCH ? AND agent = ?"
-            )
-            asked = (join.join(quoted), agent)
-            total = self._total(f"SELECT count(*) {source}", asked) if quoted else 0
-            if total:
-                rows = self._db.execute(
-                    f"SELECT {MESSAGE} {source}"
-                    " ORDER BY bm25(message_words), id DESC LIMIT ? OFFSET ?",
-                    (*asked, count, start),
-                )
-                return Page([message_of(row) for row in rows], start, total)
-        return Page([], start, 0)
+        if not quoted:
+            return Page([], start, 0)
+        source = (
+            "FROM message_words JOIN messages ON messages.id = message_words.rowid"
+            " WHERE message_words MATCH ? AND agent = ?"
+        )
+        asked = (" OR ".join(quoted), agent)
+        rows = self._db.execute(
+            f"SELECT {MESSAGE} {source} ORDER BY bm25(message_words), id DESC LIMIT ? OFFSET ?",
+            (*asked, count, start),
+        )
+        found = [message_of(row) for row in rows]
+        return Page(found, start, self._total(f"SELECT count(*) {source}", asked))
 
     def messages_between(
         self, agent: str, low_s: float, high_s: float, start: int = 0, count: int = 5

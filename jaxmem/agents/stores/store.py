@@ -153,7 +153,7 @@ class Store(Protocol):
           count: of those to return.
 
         Returns:
-          Those with all the words, or if there are none those with any; best first.
+          Those with any of the words; best first.
         """
         ...
 
