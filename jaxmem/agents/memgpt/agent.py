@@ -85,6 +85,7 @@ class Agent:
         functions: str = "memgpt",
         instructions: str = INSTRUCTIONS,
         summariser: LLM | None = None,
+        archive: str | None = None,
         page: int = PAGE,
         most_steps: int = 20,
         encoder: Encoder | None = None,
@@ -107,6 +108,7 @@ class Agent:
           functions: names that the model is offered: one of `SETS`.
           instructions: read-only text at the head.
           summariser: writes the summaries; the same model by default.
+          archive: name of an archival storage that several agents share; its own by default.
           page: results of a search that are shown at once.
           most_steps: calls of the model upon one event.
           encoder: text to tokens; by default the model's own where it has one, or an estimate from
@@ -137,7 +139,7 @@ class Agent:
         self._recorder = Recorder(self._encoder, log)
         self._store: Store = SqliteStore() if store is None else store
         self.memory = Memory(
-            self._store, name, first_context(blocks, block_limit),
+            self._store, name, first_context(blocks, block_limit), archive=archive,
             page=check_size("page", page), most_characters=self._most_characters, clock=clock,
         )  # fmt: skip
         self._summary, self._summary_s, self._first = "", 0.0, 0
@@ -217,7 +219,7 @@ class Agent:
         found = [one.text for one in chunks(text, characters, lambda some: range(len(some)))]
         if not found:
             raise ValueError(f"{source}: expected a document with words in it, got an empty one")
-        self._store.add_passages(self.name, found, source, self._clock())
+        self._store.add_passages(self.memory.archive, found, source, self._clock())
         return len(found)
 
     @property
@@ -258,6 +260,8 @@ class Agent:
         """The state that the store has, or a first one."""
         saved = self._store.load(self.name)
         if saved is None:
+            earlier = self._store.messages(self.name)  # a past that it finds by searching only
+            self._first = earlier[-1].id + 1 if earlier else 0
             self._shown = self._show()
             self._save()
             return
@@ -300,7 +304,8 @@ class Agent:
         )
 
     def _show(self) -> str:
-        messages, passages = self._store.counts(self.name)
+        messages, _ = self._store.counts(self.name)
+        _, passages = self._store.counts(self.memory.archive)
         counted = f"{messages} messages in recall memory, {passages} texts in archival memory."
         return f"{self.memory.working.show()}\n[{counted}]"
 

@@ -30,6 +30,7 @@ class Memory:
     Attributes:
       store: recall and archival storage.
       agent: whose.
+      archive: whose archival storage.
       working: working context.
       sent: texts sent to the user, in this round.
       paused_until_s: no timer wakes the agent before, seconds since 1970.
@@ -44,6 +45,7 @@ class Memory:
         agent: str,
         working: WorkingContext,
         *,
+        archive: str | None = None,
         page: int = PAGE,
         most_characters: int = 6_000,
         clock: Callable[[], float] = time.time,
@@ -54,11 +56,13 @@ class Memory:
           store: recall and archival storage.
           agent: whose.
           working: working context.
+          archive: whose archival storage, the agent's own by default.
           page: results shown at once.
           most_characters: of a page of results.
           clock: the time now, seconds since 1970.
         """
         self.store, self.agent, self.working = store, agent, working
+        self.archive = agent if archive is None else archive
         self.page, self.most_characters, self.clock = page, most_characters, clock
         self.sent: list[str] = []
         self.paused_until_s = -math.inf
@@ -169,13 +173,13 @@ def _conversation_search_date(memory: Memory, given: Mapping[str, Any]) -> str:
 def _archival_memory_insert(memory: Memory, given: Mapping[str, Any]) -> str:
     if not given["content"].strip():
         raise ValueError("expected content with words in it, got an empty one")
-    memory.store.add_passages(memory.agent, [given["content"]], time_s=memory.clock())
+    memory.store.add_passages(memory.archive, [given["content"]], time_s=memory.clock())
     return "Inserted."
 
 
 def _archival_memory_search(memory: Memory, given: Mapping[str, Any]) -> str:
     start, count = _window(memory, given)
-    found = memory.store.find_passages(memory.agent, given["query"], start, count)
+    found = memory.store.find_passages(memory.archive, given["query"], start, count)
     return _shown(memory, found, [f"{stamp(one.time_s)}: {one.text}" for one in found.items])
 
 
