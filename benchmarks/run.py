@@ -21,6 +21,7 @@ REGISTRY = {
     "dialogue": "eleven memory systems on a thousand conversations against numpy",
     "sessions": "a thousand sessions of MemGPT in four layouts against lean plain Python",
     "lm": "forward, training, teacher and decoding of a language model against transformers",
+    "agents": "search and writing at 10^5 memories against numpy and sqlite-vec",
     "doctor_peers": "the doctor on a log of prompts, alone and beside kvlint and llmtrafficlens",
     "kernel_efficiency": "errors of the fitted kernel times on points left out, and on SGLang",
 }

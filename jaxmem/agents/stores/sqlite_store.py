@@ -216,8 +216,8 @@ class SqliteStore:
         quoted = [f'"{word}"' for word in dict.fromkeys(words(query)[:_MOST_WORDS])]
         if not quoted:
             return Page([], start, 0)
-        source = (
-            "FROM message_words JOIN messages ON messages.id = message_words.rowid"
+        source = (  # CROSS: first the words, then their messages
+            "FROM message_words CROSS JOIN messages ON messages.id = message_words.rowid"
             " WHERE message_words MATCH ? AND agent = ?"
         )
         asked = (" OR ".join(quoted), agent)
