@@ -314,7 +314,7 @@ def test_bad_options() -> None:
         ({"settings": "papr"}, "did you mean 'paper'"),
         ({"layout": "lst"}, "did you mean 'last'"),
         ({"functions": "openai"}, "unknown names"),
-        ({"window": 300}, "window must hold the instructions"),
+        ({"window": 300}, "window must be larger"),
         ({"window": 0}, "window must be at least 1"),
         ({"page": 0}, "page must be at least 1"),
         ({"blocks": {}}, "at least one block"),

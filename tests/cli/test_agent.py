@@ -81,7 +81,7 @@ def test_a_server(run: Run) -> None:
         (("--scripted", "--preset", "papr"), "did you mean 'paper'"),
         (("--scripted", "--layout", "lst"), "did you mean 'last'"),
         (("--scripted", "--rules", "opnai"), "did you mean 'openai'"),
-        (("--scripted", "--window", "100"), "window must hold the instructions"),
+        (("--scripted", "--window", "100"), "window must be larger"),
         (("--scripted", "--memory", "none/m.db"), "No such folder"),
         (("--scripted", "--memory", "notes.txt"), "file is not a database"),
         (("--scripted", "--document", "none.txt"), "No such file"),

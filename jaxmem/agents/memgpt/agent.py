@@ -33,6 +33,8 @@ from jaxmem.prompts import LogPrice, PromptLog, Segment, price
 from jaxmem.prompts.encoder import ByteEstimate, Encoder
 from jaxmem.sessions import LAYOUTS, PRESETS, Settings
 
+_FIXED_SHARE = 0.6  # of what causes an eviction, that instructions and the like may take
+
 BLOCKS = {"persona": "I am a helpful companion who remembers.", "human": ""}
 """Working context of a new agent."""
 
@@ -147,11 +149,11 @@ class Agent:
         self._shown, self._warned, self._version = "", False, 0
         self._units: list[Unit] = []
         self._take_up()
-        if self._prompt_tokens() >= self._limits.flush_at and len(self._units) <= 2:
+        fixed, most = self._fixed_tokens(), int(_FIXED_SHARE * self._limits.flush_at)
+        if fixed > most:
             raise ValueError(
-                f"window must hold the instructions, the tools and the working context, "
-                f"{self._prompt_tokens():,} tokens, and messages beside them, got "
-                f"{self._limits.window:,}"
+                f"window must be larger: instructions, tools and working context have {fixed:,} "
+                f"tokens, expected at most {most:,}, so that messages fit beside them"
             )
 
     def send(self, text: str) -> Turn:
@@ -255,6 +257,10 @@ class Agent:
 
     def _prompt_tokens(self) -> int:
         return self.context().tokens(self._encoder)
+
+    def _fixed_tokens(self) -> int:
+        """Tokens of a prompt without queue."""
+        return self.context()._replace(summary=None, units=()).tokens(self._encoder)
 
     def _take_up(self) -> None:
         """The state that the store has, or a first one."""
