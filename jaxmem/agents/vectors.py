@@ -29,8 +29,8 @@ class Nearest(NamedTuple):
 class VectorIndex:
     """Vectors by id, added and removed at any time.
 
-    The matrix has a power of two of rows, so that a program serves many sizes; it is copied to
-    the device once, and then only what is new.
+    The matrix, a column a vector, has room for some more, so that a program serves many sizes; it
+    is copied to the device once, and then only what is new.
 
     Attributes:
       size: numbers of a vector, D.
@@ -48,7 +48,7 @@ class VectorIndex:
         self.size = check_size("size", size)
         self._ids = np.full(_LEAST, -1, np.int64)
         self._rows: dict[int, int] = {}
-        self._matrix: Array = jnp.zeros((_LEAST, self.size), jnp.float32)
+        self._matrix: Array = jnp.zeros((self.size, _LEAST), jnp.float32)
         self._live: Array | None = None
         self._count = 0
         self._new: list[np.ndarray] = []
@@ -77,8 +77,9 @@ class VectorIndex:
         fresh = set(added.tolist())
         if len(fresh) < len(added) or fresh & self._rows.keys() or min(fresh, default=0) < 0:
             raise ValueError("expected ids of 0 or more that are not there yet")
-        while self._count + len(added) > len(self._ids):
-            self._ids = np.concatenate([self._ids, np.full(len(self._ids), -1, np.int64)])
+        more = _room(self._count + len(added)) - len(self._ids)
+        if more > 0:
+            self._ids = np.concatenate([self._ids, np.full(more, -1, np.int64)])
         places = range(self._count, self._count + len(added))
         self._ids[places.start : places.stop] = added
         self._rows.update(zip(added.tolist(), places))
@@ -143,15 +144,15 @@ class VectorIndex:
     def _settle(self) -> None:
         """Bring what is new to the device."""
         rows = len(self._ids)
-        if self._matrix.shape[0] < rows:
+        if self._matrix.shape[1] < rows:
             self._matrix = _grown(self._matrix, rows)
         start = self._count - sum(map(len, self._new))
         new = np.concatenate(self._new) if self._new else np.zeros((0, self.size), np.float32)
         while len(new):
             # Pieces of a power of two, again for few programs; rows behind are not yet in use.
             width = min(1 << (len(new) - 1).bit_length(), rows - start)
-            piece = np.zeros((width, self.size), np.float32)
-            piece[: len(new)] = new[:width]
+            piece = np.zeros((self.size, width), np.float32)
+            piece[:, : len(new)] = new[:width].T
             self._matrix = _written(self._matrix, jnp.asarray(piece), start)
             start, new = start + width, new[width:]
         self._new.clear()
@@ -159,22 +160,28 @@ class VectorIndex:
             self._live = jnp.asarray(self._ids >= 0)
 
 
+def _room(count: int) -> int:
+    """Columns for so many vectors: eight sizes an octave, so that little is computed in vain."""
+    step = max(_LEAST, 1 << max(count - 1, 1).bit_length()) // 16
+    return max(_LEAST, -(-count // step) * step)
+
+
 @partial(jax.jit, static_argnames="rows")
 def _grown(matrix: Array, rows: int) -> Array:
-    return jnp.pad(matrix, ((0, rows - matrix.shape[0]), (0, 0)))
+    return jnp.pad(matrix, ((0, 0), (0, rows - matrix.shape[1])))
 
 
 @partial(jax.jit, donate_argnums=0)
 def _written(matrix: Array, piece: Array, start: int) -> Array:
-    return jax.lax.dynamic_update_slice(matrix, piece, (start, 0))
+    return jax.lax.dynamic_update_slice(matrix, piece, (0, start))
 
 
 @partial(jax.jit, static_argnames="count")
 def _largest(matrix: Array, live: Array, queries: Array, count: int) -> tuple[Array, Array]:
     """The largest inner products, exactly: each of the K best lies in one of the K best blocks."""
-    rows = matrix.shape[0]
+    rows = matrix.shape[1]
     one = len(queries) == 1  # a product with a vector is faster than with a matrix of one row
-    scores = (matrix @ queries[0])[None] if one else queries @ matrix.T  # [Q, N]
+    scores = (queries[0] @ matrix)[None] if one else queries @ matrix  # [Q, N]
     scores = jnp.where(live, scores, -jnp.inf)
     blocks = scores.reshape(len(queries), rows // _BLOCK, _BLOCK)
     _, chosen = jax.lax.top_k(blocks.max(-1), min(count, rows // _BLOCK))
