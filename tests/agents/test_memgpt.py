@@ -18,6 +18,7 @@ from jaxmem.agents.messages import Message, Reply, Tool, ToolCall
 from jaxmem.agents.scripted import Scripted, calls, says
 from jaxmem.agents.stores import SqliteStore
 from jaxmem.prompts import diagnose, read_log
+from jaxmem.roofline import ACCELERATORS, MODELS, prefill
 from jaxmem.sessions import LAYOUTS
 
 
@@ -295,6 +296,11 @@ def test_costs_and_the_doctor_apply() -> None:
         assert found.usd < found.usd_no_cache
         assert diagnose(made.log).reuse.log.calls == 40
         shares[layout] = found.share_read
+        gpu = made.gpu_cost(MODELS["llama-3-8b"], ACCELERATORS["h100-80gb"])
+        assert 0 < gpu.prefill_s < gpu.no_cache_s
+        assert gpu.total_s == gpu.prefill_s + gpu.decode_s > gpu.prefill_s
+        each = prefill(MODELS["llama-3-8b"], ACCELERATORS["h100-80gb"], made.log.prompt_tokens)
+        assert gpu.no_cache_s == pytest.approx(float(each.total_s.sum()), rel=1e-4)
     assert shares["frozen"] > shares["front"] + 0.02
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxmem.agents.gpu_cost import GpuCost, gpu_cost
 from jaxmem.agents.memgpt import events
 from jaxmem.agents.memgpt.context_queue import Unit, thresholds
 from jaxmem.agents.memgpt.events import Event
@@ -31,6 +32,7 @@ from jaxmem.common import check_size, choice
 from jaxmem.lm.self_study.document import chunks
 from jaxmem.prompts import LogPrice, PromptLog, Segment, price
 from jaxmem.prompts.encoder import ByteEstimate, Encoder
+from jaxmem.roofline import Accelerator, Model
 from jaxmem.sessions import LAYOUTS, PRESETS, Settings
 
 _FIXED_SHARE = 0.6  # of what causes an eviction, that instructions and the like may take
@@ -243,6 +245,22 @@ class Agent:
           ValueError: as `jaxmem.prompts.price`.
         """
         return price(self.log, rules, **{"marks": "automatic", **prices})
+
+    def gpu_cost(self, model: Model, accelerator: Accelerator, *, devices: float = 1) -> GpuCost:
+        """What the calls so far take on an accelerator, with and without a prefix cache.
+
+        Args:
+          model: the language model as the cost model sees it, such as one of `roofline.MODELS`.
+          accelerator: one device, such as one of `roofline.ACCELERATORS`.
+          devices: devices that serve together.
+
+        Returns:
+          GPU seconds.
+
+        Raises:
+          ValueError: as `jaxmem.agents.gpu_cost.gpu_cost`.
+        """
+        return gpu_cost(self.log, model, accelerator, devices=devices)
 
     def context(self) -> MainContext:
         """What the next call would show the model.
