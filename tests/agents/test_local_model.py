@@ -36,7 +36,7 @@ def test_a_local_model_answers() -> None:
     assert found.usage.output_tokens is not None
     assert 0 < found.usage.output_tokens <= 8
     agent = Agent(model, window=40_000, most_steps=2)
-    assert agent.context().tokens(model.encoder) == agent._prompt_tokens() > 4_088  # bytes
+    assert agent.context().tokens(model.encoder) == agent.main.tokens() > 4_088  # bytes
     with pytest.raises(ValueError, match="make the agent's window smaller"):
         agent.send("Hello.")
 

@@ -189,7 +189,7 @@ def test_a_long_chat_stays_within_its_window(preset: str, layout: str, tmp_path:
                   layout=layout)  # fmt: skip
     assert again.context() == made.context()
     assert again.memory.working == made.memory.working
-    assert again._warned == made._warned
+    assert again.main.warned == made.main.warned
     for message, before in zip(again.context().messages(), made.context().messages()):
         assert message == before
     roles = [message.role for message in made.context().messages()]

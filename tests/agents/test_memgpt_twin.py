@@ -67,13 +67,13 @@ class Player:
 
 def sizes(agent: Agent, settings: Settings) -> Settings:
     """Settings with the sizes that this agent's records have."""
-    encoder = agent._encoder
+    encoder = agent.main._encoder
 
     def unit(reply: Reply) -> int:
         other = Agent(Scripted([reply] * 2 + [says("")]), window=10**6, encoder=encoder,
                       blocks={"human": "x" * 100}, block_limit=10**5)  # fmt: skip
         other.send("")
-        return other._units[1].tokens
+        return other.main.units[1].tokens
 
     def tokens(text: str) -> int:
         return count(encoder, text.encode())
@@ -118,15 +118,15 @@ def test_the_same_prompts_as_the_simulation(preset: str, layout: str) -> None:
     player = Player(settings)
     reply = Agent(Scripted([calls("send_message", message="")]), encoder=Letters(), window=10**6)
     reply.send("")
-    player.reply_overhead = reply._units[1].tokens
-    wrapping = reply._units[0].tokens
+    player.reply_overhead = reply.main.units[1].tokens
+    wrapping = reply.main.units[0].tokens
     made = agent(Scripted(player), settings)
     evicted = []
     for length in player.drawn.user_tokens:
-        warnings = sum(unit.warning for unit in made._units)
-        made._receive(user_message("x" * (int(length) - wrapping)))
-        player.begin(sum(unit.warning for unit in made._units) > warnings)
-        evicted.append(made._act().evicted > 0)
+        warnings = sum(unit.warning for unit in made.main.units)
+        made.main.receive(user_message("x" * (int(length) - wrapping)))
+        player.begin(sum(unit.warning for unit in made.main.units) > warnings)
+        evicted.append(made.act().evicted > 0)
 
     wanted = trace(KEY, settings, ROUNDS)
     log = made.log

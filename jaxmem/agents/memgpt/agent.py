@@ -8,26 +8,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxmem.agents.gpu_cost import GpuCost, gpu_cost
-from jaxmem.agents.memgpt import events
-from jaxmem.agents.memgpt.context_queue import Unit, thresholds
-from jaxmem.agents.memgpt.events import Event
-from jaxmem.agents.memgpt.executor import Result, execute
+from jaxmem.agents.memgpt.context_queue import thresholds
+from jaxmem.agents.memgpt.events import Event, user_message
+from jaxmem.agents.memgpt.executor import execute
 from jaxmem.agents.memgpt.functions import PAGE, Memory, tools
-from jaxmem.agents.memgpt.instructions import INSTRUCTIONS, WARNING
-from jaxmem.agents.memgpt.prompt import (
-    EDITED_IN_PLACE,
-    NOTE,
-    NOTED,
-    MainContext,
-    summary_message,
-    unit_of,
-)
+from jaxmem.agents.memgpt.instructions import INSTRUCTIONS
+from jaxmem.agents.memgpt.main_memory import MainMemory
+from jaxmem.agents.memgpt.prompt import MainContext
 from jaxmem.agents.memgpt.summary import Summariser
-from jaxmem.agents.memgpt.working_context import LIMIT, WorkingContext, first_context
+from jaxmem.agents.memgpt.working_context import LIMIT, first_context
 from jaxmem.agents.messages import LLM, Message, Reply, Tool, ToolCall, clean
 from jaxmem.agents.recorder import Recorder, plain_segments
 from jaxmem.agents.stores.sqlite_store import SqliteStore
-from jaxmem.agents.stores.store import NewMessage, Store
+from jaxmem.agents.stores.store import Store
 from jaxmem.common import check_size, choice
 from jaxmem.lm.self_study.document import chunks
 from jaxmem.prompts import LogPrice, PromptLog, Segment, price
@@ -71,6 +64,7 @@ class Agent:
     Attributes:
       name: of the agent.
       memory: working context and storages.
+      main: what is in view.
 
     Source: Packer et al. 2023, arXiv:2310.08560.
     """
@@ -127,31 +121,25 @@ class Agent:
         chosen = settings if isinstance(settings, Settings) else PRESETS[
             choice(PRESETS, settings, "preset")
         ]  # fmt: skip
-        self._limits = thresholds(chosen, window)
+        limits = thresholds(chosen, window)
         self.name = name
         self._llm, self._clock = llm, clock
-        self._encoder: Encoder = encoder or getattr(llm, "encoder", None) or ByteEstimate()
-        self._layout = choice(LAYOUTS, layout, "layout")
-        self._tools, self._instructions = tools(functions), clean(instructions)
         self._most_steps = check_size("most_steps", most_steps)
-        # A message of a quarter of the window at most, at four characters a token.
-        self._most_characters = max(400, self._limits.window)
+        counted: Encoder = encoder or getattr(llm, "encoder", None) or ByteEstimate()
         longest = round(float(np.asarray(chosen.summary_tokens)))
-        self._summariser = Summariser(
-            summariser or llm, self._encoder, self._limits.window, longest
-        )
-        self._recorder = Recorder(self._encoder, log)
-        self._store: Store = SqliteStore() if store is None else store
+        self._summariser = Summariser(summariser or llm, counted, limits.window, longest)
+        self._recorder = Recorder(counted, log)
         self.memory = Memory(
-            self._store, name, first_context(blocks, block_limit), archive=archive,
-            page=check_size("page", page), most_characters=self._most_characters, clock=clock,
+            SqliteStore() if store is None else store, name, first_context(blocks, block_limit),
+            archive=archive, page=check_size("page", page), clock=clock,
+            # A quarter of the window at most, at four characters a token.
+            most_characters=max(400, limits.window),
         )  # fmt: skip
-        self._summary, self._summary_s, self._first = "", 0.0, 0
-        self._last, self._merged = 0, 0  # ids: newest message, newest whose notes are merged
-        self._shown, self._warned, self._version = "", False, 0
-        self._units: list[Unit] = []
-        self._take_up()
-        fixed, most = self._fixed_tokens(), int(_FIXED_SHARE * self._limits.flush_at)
+        self.main = MainMemory(
+            self.memory, counted, limits, choice(LAYOUTS, layout, "layout"),
+            tools(functions), clean(instructions),
+        )  # fmt: skip
+        fixed, most = self.main.fixed_tokens(), int(_FIXED_SHARE * limits.flush_at)
         if fixed > most:
             raise ValueError(
                 f"window must be larger: instructions, tools and working context have {fixed:,} "
@@ -170,7 +158,7 @@ class Agent:
         Raises:
           ValueError: as `handle`.
         """
-        return self.handle(events.user_message(text))
+        return self.handle(user_message(text))
 
     def handle(self, event: Event) -> Turn:
         """Something happens: the agent acts until it has done.
@@ -187,24 +175,35 @@ class Agent:
         """
         if event.kind == "timer" and self._clock() < self.memory.paused_until_s:
             return Turn((), 0, 0, 0, "done")
-        self._receive(event)
-        return self._act()
+        self.main.receive(event)
+        return self.act()
 
-    def _act(self) -> Turn:
-        """The chain of calls upon what the queue ends with."""
-        self.memory.sent.clear()
+    def act(self) -> Turn:
+        """Call the model upon what the queue ends with, until it has done.
+
+        Returns:
+          What the agent did.
+
+        Raises:
+          ValueError: as `handle`.
+        """
+        sent = self.memory.sent
+        sent.clear()
         failed = evicted = 0
         for step in range(1, self._most_steps + 1):
-            if step == 1 or self._limits.any_call:
+            if step == 1 or self.main.limits.any_call:
                 evicted += self._make_room()
             reply = self._called()
-            working, said = self.memory.working, len(self.memory.sent)
+            working, before = self.memory.working, len(sent)
             results = [execute(self.memory, call) for call in reply.calls]
-            self._remember(reply, results, working, said)
+            if not reply.calls and reply.text.strip():
+                sent.append(reply.text)  # a model that does not call means its words
+            told = [result.message for result in results]
+            self.main.remember(reply, told, working, sent[before:])
             failed += sum(not result.ok for result in results)
             if not any(result.heartbeat for result in results):
-                return Turn(tuple(self.memory.sent), step, failed, evicted, "done")
-        return Turn(tuple(self.memory.sent), self._most_steps, failed, evicted, "limit")
+                return Turn(tuple(sent), step, failed, evicted, "done")
+        return Turn(tuple(sent), self._most_steps, failed, evicted, "limit")
 
     def add_document(self, text: str, source: str, characters: int = 1_000) -> int:
         """Put a document into archival storage, cut at the ends of paragraphs and sentences.
@@ -223,7 +222,7 @@ class Agent:
         found = [one.text for one in chunks(text, characters, lambda some: range(len(some)))]
         if not found:
             raise ValueError(f"{source}: expected a document with words in it, got an empty one")
-        self._store.add_passages(self.memory.archive, found, source, self._clock())
+        self.memory.store.add_passages(self.memory.archive, found, source, self._clock())
         return len(found)
 
     @property
@@ -268,112 +267,17 @@ class Agent:
         Returns:
           Main context.
         """
-        return MainContext(
-            self._tools, self._instructions, self._shown,
-            summary_message(self._summary, self._summary_s), tuple(self._units), self._layout,
-        )  # fmt: skip
-
-    def _prompt_tokens(self) -> int:
-        return self.context().tokens(self._encoder)
-
-    def _fixed_tokens(self) -> int:
-        """Tokens of a prompt without queue."""
-        return self.context()._replace(summary=None, units=()).tokens(self._encoder)
-
-    def _take_up(self) -> None:
-        """The state that the store has, or a first one."""
-        saved = self._store.load(self.name)
-        if saved is None:
-            earlier = self._store.messages(self.name)  # a past that it finds by searching only
-            self._first = earlier[-1].id + 1 if earlier else 0
-            self._shown = self._show()
-            self._save()
-            return
-        state, self._version = saved
-        self.memory.working = WorkingContext(state["blocks"], state["limit"])
-        self.memory.paused_until_s = state["paused_until_s"]
-        self._summary, self._summary_s = state["summary"], state["summary_s"]
-        self._first, self._shown, self._warned = state["first"], state["shown"], state["warned"]
-        self._merged = state["merged"]
-        held: list[list[Any]] = []
-        for stored in self._store.messages(self.name, self._first):
-            if stored.kind == "tool" and held:
-                held[-1].append(stored)  # with the call that it is a result of
-            else:
-                held.append([stored])
-        for unit in held:
-            warning = unit[0].kind == "system" and unit[0].text == WARNING
-            messages = [one.message for one in unit]
-            if unit[-1].id <= self._merged:
-                messages = _unnoted(messages)
-            self._units.append(self._unit(unit[0].id, messages, warning))
-            self._last = unit[-1].id
-
-    def _save(self) -> None:
-        paused_s = self.memory.paused_until_s
-        self._version = self._store.save(
-            self.name,
-            {
-                "blocks": dict(self.memory.working.blocks),
-                "limit": self.memory.working.limit,
-                "paused_until_s": max(paused_s, 0.0),
-                "summary": self._summary,
-                "summary_s": self._summary_s,
-                "first": self._first,
-                "merged": self._merged,
-                "shown": self._shown,
-                "warned": self._warned,
-            },
-            self._version,
-        )
-
-    def _show(self) -> str:
-        messages, _ = self._store.counts(self.name)
-        _, passages = self._store.counts(self.memory.archive)
-        counted = f"{messages} messages in recall memory, {passages} texts in archival memory."
-        return f"{self.memory.working.show()}\n[{counted}]"
-
-    def _receive(self, event: Event) -> None:
-        """An event joins the queue, and the warning after it if it is due."""
-        kind = "user" if event.kind == "user_message" else "system"
-        told = clean(event.text)
-        cut = told[: self._most_characters]
-        if len(cut) < len(told):
-            cut += f" [... {len(told) - len(cut)} more characters: see recall memory]"
-        message = event._replace(text=cut).message(self._clock())
-        with self._store.transaction():
-            self._join(kind, told, message)
-            if not self._warned and self._limits.warns(self._prompt_tokens()):
-                warning = events.system_message(WARNING).message(self._clock())
-                self._warned = True
-                self._join("system", WARNING, warning, warning=True)
-            self._save()
-
-    def _join(self, kind: str, text: str, message: Message, warning: bool = False) -> None:
-        (id,) = self._store.add_messages(
-            self.name, [NewMessage(self._clock(), kind, text, message)]
-        )
-        self._units.append(self._unit(id, [message], warning))
-        self._last = id
-
-    def _unit(self, first: int, messages: Sequence[Message], warning: bool = False) -> Unit:
-        return unit_of(self._encoder, first, messages, warning)
+        return self.main.context()
 
     def _make_room(self) -> int:
         """Evict the oldest messages if the threshold is reached; they are summarised first."""
-        leaving = self._limits.leaving(self._units, self._prompt_tokens())
-        if not leaving:
-            return 0
-        gone, stays = self._units[:leaving], self._units[leaving:]
-        stays = [self._unit(unit.first, _unnoted(unit.messages), unit.warning) for unit in stays]
-        self._summary = self._summariser.write(self._summary, gone)
-        for prompt, reply in self._summariser.calls:
-            self._record(plain_segments(prompt), prompt, (), reply, f"{self.name} summariser")
-        self._summariser.calls.clear()
-        self._summary_s, self._units, self._first = self._clock(), stays, stays[0].first
-        self._merged = self._last
-        self._warned, self._shown = False, self._show()
-        self._save()
+        gone = self.main.leaving()
+        if gone:
+            summary = self._summariser.write(self.main.summary, gone)
+            for prompt, reply in self._summariser.calls:
+                self._record(plain_segments(prompt), prompt, (), reply, f"{self.name} summariser")
+            self._summariser.calls.clear()
+            self.main.evict(gone, summary)
         return sum(len(unit.messages) for unit in gone)
 
     def _called(self) -> Reply:
@@ -399,40 +303,3 @@ class Agent:
             segments, messages, tools, reply,
             session=session, model=self._llm.name, time_s=self._clock(),
         )  # fmt: skip
-
-    def _remember(
-        self, reply: Reply, results: Sequence[Result], before: WorkingContext, said: int
-    ) -> None:
-        """What the model said and what came of it, and the state after that: all or nothing.
-
-        Args:
-          reply: of the model.
-          results: of its calls.
-          before: the working context before them.
-          said: texts sent to the user before them.
-        """
-        if not reply.calls and reply.text.strip():
-            self.memory.sent.append(reply.text)  # a model that does not call means its words
-            told = [reply.text]
-        else:
-            told = [*filter(None, [reply.text]), *self.memory.sent[said:]]
-        now = self._clock()
-        answer = Message("assistant", reply.text, reply.calls)
-        new = [NewMessage(now, "assistant", "\n".join(told), answer)]
-        new += [NewMessage(now, "tool", one.message.content, one.message) for one in results]
-        if self.memory.working is not before:
-            if self._layout in EDITED_IN_PLACE:
-                self._shown = self._show()
-            elif self._layout == NOTED:
-                note = self.memory.working.changes(before)
-                new.append(NewMessage(now, "tool", note, Event(NOTE, note).message(now)))
-        with self._store.transaction():
-            ids = self._store.add_messages(self.name, new)
-            self._units.append(self._unit(ids[0], [one.message for one in new]))
-            self._last = ids[-1]
-            self._save()
-
-
-def _unnoted(messages: Sequence[Message]) -> list[Message]:
-    """Messages of a unit without the note of an edit that is shown by now."""
-    return [messages[0], *(one for one in messages[1:] if one.role != "user")]
