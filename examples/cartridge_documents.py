@@ -10,7 +10,7 @@ where it stopped), `grade DIR` puts the test questions to them, once, and writes
 
 Prints (to ± 6):
 
-8 x smaller: 56 % of the gap closed
+8 x smaller: 64 % of the gap closed
 """
 
 import dataclasses

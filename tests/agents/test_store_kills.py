@@ -48,6 +48,8 @@ def test_kills_at_random_points(tmp_path: Path) -> None:
         last = known
         while not line.startswith("pid"):  # the writer may be faster than its parent
             last, line = int(line.split()[1]), writer.stdout.readline()
+        if kill % 2:  # amid writing, once it has begun; else at any time, opening included
+            last = int(writer.stdout.readline().split()[1])
         time.sleep(rng.expovariate(1 / 0.004))
         os.kill(int(line.split()[1]), signal.SIGKILL)
         while (line := writer.stdout.readline()) != "dead\n":
@@ -65,7 +67,7 @@ def test_kills_at_random_points(tmp_path: Path) -> None:
         known = rounds
     writer.stdin.close()
     assert writer.wait() == 0
-    assert grown > KILLS // 4  # most were killed amid writing
+    assert grown >= KILLS // 2
 
 
 def test_four_processes_on_one_store(tmp_path: Path) -> None:

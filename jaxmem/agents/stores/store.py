@@ -94,10 +94,13 @@ class Store(Protocol):
         ...
 
     def load(self, agent: str) -> Saved | None:
-        """The state of an agent, None if it has none.
+        """The state of an agent.
 
         Args:
           agent: its name.
+
+        Returns:
+          The state, None if it has none.
         """
         ...
 
