@@ -19,10 +19,17 @@ class Recorder:
         Args:
           encoder: text to tokens.
           path: file that requests are added to as well, JSON lines that `read_log` reads.
+
+        Raises:
+          ValueError: if there is a file that is no such log.
         """
         self._builder = LogBuilder(encoder)
         self._encoder = encoder
         self._path = None if path is None else Path(path)
+        if self._path is not None and self._path.is_file():
+            with open(self._path, "rb") as file:
+                if file.read(1) not in (b"", b"{"):
+                    raise ValueError(f"{path}: expected a log of JSON lines to add to")
 
     def add(
         self,

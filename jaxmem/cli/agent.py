@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmem import results
 from jaxmem.cli.arguments import positive_int
-from jaxmem.cli.cartridge_common import notice, read_text, working
+from jaxmem.cli.cartridge_common import check_outputs, notice, read_text, working
 from jaxmem.cli.terminal import printable
 from jaxmem.common.table import text_table
 
@@ -51,8 +51,8 @@ def add(subparsers: Any) -> None:
     )
     parser.add_argument("--model", metavar="NAME", help="of the model at --endpoint")
     parser.add_argument(
-        "--embedder", default="hashing", choices=("hashing", "minilm"),
-        help="of archival memory (hashing, which needs nothing); a store keeps the one it has",
+        "--embedder", choices=("hashing", "minilm"),
+        help="of archival memory (the store's, or hashing, which needs nothing)",
     )  # fmt: skip
     parser.add_argument(
         "--window", type=positive_int, metavar="N", help="tokens of a prompt at most (8,000)"
@@ -105,11 +105,14 @@ def run(args: argparse.Namespace) -> int:
     from jaxmem.agents.embedders import HashingEmbedder, MiniLM
     from jaxmem.agents.memgpt import Agent, upload
     from jaxmem.agents.stores import SqliteStore
+    from jaxmem.agents.stores.schema import stored_embedder
 
     _check(args)
     texts = {Path(path).name: read_text(path) for path in args.document}
     model = _model(args)
-    embedder = MiniLM() if args.embedder == "minilm" else HashingEmbedder()
+    stored = args.memory and stored_embedder(args.memory)
+    minilm = (args.embedder or stored) in ("minilm", MiniLM.name)
+    embedder = MiniLM() if minilm else HashingEmbedder()
     store = SqliteStore(args.memory or ":memory:", embedder)
     agent = Agent(
         model, store, args.name, settings=args.preset, window=args.window, layout=args.layout,
@@ -139,10 +142,10 @@ def _check(args: argparse.Namespace) -> None:
         raise ValueError("--model names one of an --endpoint; a file goes to --local")
     if args.json and not args.say:
         raise ValueError("--json: expected --say, a chat is no JSON")
-    if args.log is not None:
-        from jaxmem.common.files import check_writable
-
-        check_writable(args.log)
+    if not all(text.strip() for text in args.say):
+        raise ValueError("--say: expected words, got a blank text")
+    inputs = {"--memory": args.memory} | {f"--document {path}": path for path in args.document}
+    check_outputs({"--log": args.log}, inputs)
     from jaxmem.common import choice
     from jaxmem.prompts import RULES
 

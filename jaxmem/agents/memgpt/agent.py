@@ -122,6 +122,8 @@ class Agent:
             choice(PRESETS, settings, "preset")
         ]  # fmt: skip
         limits = thresholds(chosen, window)
+        if not isinstance(name, str) or not name.strip() or not name.isprintable():
+            raise ValueError(f"expected a name of printable characters, got {name!r:.80}")
         self.name = name
         self._llm, self._clock = llm, clock
         self._most_steps = check_size("most_steps", most_steps)

@@ -1,6 +1,8 @@
 """The tables of a store in SQLite, and how they came to be."""
 
+import os
 import sqlite3
+from pathlib import Path
 
 from jaxmem.common.safetensors_header import UnfitError
 
@@ -48,7 +50,8 @@ def migrate(db: sqlite3.Connection) -> None:
         _migrate(db)
         db.execute("COMMIT")
     except BaseException:
-        db.execute("ROLLBACK")
+        if db.in_transaction:
+            db.execute("ROLLBACK")
         raise
 
 
@@ -70,3 +73,25 @@ def _migrate(db: sqlite3.Connection) -> None:
             db.execute(statement)
     db.execute(f"PRAGMA application_id = {APPLICATION}")
     db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+
+
+def stored_embedder(path: str | os.PathLike[str]) -> str | None:
+    """With which embedder the texts of a store were stored.
+
+    Args:
+      path: of the file.
+
+    Returns:
+      Its name; None if the file is not there, holds no text or is no store: opening it says so.
+    """
+    if not Path(path).is_file():
+        return None
+    try:
+        db = sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True)
+        try:
+            row = db.execute("SELECT value FROM settings WHERE name = 'embedder'").fetchone()
+        finally:
+            db.close()
+    except sqlite3.DatabaseError:
+        return None
+    return None if row is None else str(row[0])
