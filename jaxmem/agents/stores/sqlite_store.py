@@ -56,7 +56,7 @@ class SqliteStore:
         """
         self.path = os.fspath(path)
         self.embedder: Embedder = HashingEmbedder() if embedder is None else embedder
-        self._indexes: dict[str, _Index] = {}
+        self._indexes: dict[str, PassageIndex] = {}
         self._open = False  # a transaction
         self._db = self._connected()
         try:
@@ -313,12 +313,12 @@ class SqliteStore:
         check_size("count", count)
         if self._open:
             raise ValueError("expected a search of archival storage outside of a transaction")
-        index = self._index(agent)
-        total = len(index.vectors)
+        vectors = self._index(agent).refreshed()
+        total = len(vectors)
         if start >= total:
             return Page([], start, total)
         vector = self.embedder.embed([query])
-        nearest = index.vectors.search(vector, min(start + count, total))
+        nearest = vectors.search(vector, min(start + count, total))
         items = []
         for id, score in zip(nearest.ids[0, start:].tolist(), nearest.scores[0, start:].tolist()):
             row = self._db.execute(
@@ -375,40 +375,12 @@ class SqliteStore:
                 f"{short(self.embedder.name)}"
             )
 
-    def _index(self, agent: str) -> "_Index":
-        """Vectors of an agent's passages, brought up to what all processes have written."""
+    def _index(self, agent: str) -> "PassageIndex":
         if agent not in self._indexes:
-            self._indexes[agent] = _Index(self.embedder.size)
-        index = self._indexes[agent]
-        rows = self._db.execute(
-            "SELECT id, vector FROM passages WHERE agent = ? AND id > ? ORDER BY id",
-            (agent, index.last),
-        ).fetchall()
-        if rows:
-            vectors = np.frombuffer(b"".join(vector for _, vector in rows), "<f4")
-            index.vectors.add(
-                np.array([id for id, _ in rows]), vectors.reshape(len(rows), self.embedder.size)
-            )
-            index.last = rows[-1][0]
-        gone = self._db.execute(
-            "SELECT number, passage FROM removed WHERE agent = ? AND number > ? ORDER BY number",
-            (agent, index.removed),
-        ).fetchall()
-        for number, passage in gone:
-            index.vectors.remove(passage)
-            index.removed = number
-        return index
+            from jaxmem.agents.stores.passage_index import PassageIndex  # JAX starts here
+
+            self._indexes[agent] = PassageIndex(self._db, agent, self.embedder.size)
+        return self._indexes[agent]
 
     def _total(self, sql: str, values: tuple[Any, ...] = ()) -> int:
         return int(self._db.execute(sql, values).fetchone()[0])
-
-
-class _Index:
-    """Vectors of one agent, and how far its tables were read."""
-
-    def __init__(self, size: int) -> None:
-        from jaxmem.agents.vectors import VectorIndex  # JAX starts here, not before
-
-        self.vectors: VectorIndex = VectorIndex(size)
-        self.last = 0
-        self.removed = 0
