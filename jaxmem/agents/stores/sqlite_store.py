@@ -7,22 +7,20 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from jaxmem.agents.embedders.embedder import Embedder
 from jaxmem.agents.embedders.hashing import HashingEmbedder
 from jaxmem.agents.messages import clean, compact
+from jaxmem.agents.stores.passage_index import PassageIndex
 from jaxmem.agents.stores.rows import MESSAGE, message_of, packed
 from jaxmem.agents.stores.schema import migrate
 from jaxmem.agents.stores.store import KINDS, NewMessage, Page, Passage, Saved, StoredMessage
 from jaxmem.agents.words import words
 from jaxmem.common import check_number, check_size, choice
 from jaxmem.common.safetensors_header import UnfitError, short
-
-if TYPE_CHECKING:
-    pass
 
 _WAIT_S = 30.0  # for other processes' writings
 _SEARCHED = KINDS[:2]
@@ -375,10 +373,8 @@ class SqliteStore:
                 f"{short(self.embedder.name)}"
             )
 
-    def _index(self, agent: str) -> "PassageIndex":
+    def _index(self, agent: str) -> PassageIndex:
         if agent not in self._indexes:
-            from jaxmem.agents.stores.passage_index import PassageIndex  # JAX starts here
-
             self._indexes[agent] = PassageIndex(self._db, agent, self.embedder.size)
         return self._indexes[agent]
 
