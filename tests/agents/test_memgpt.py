@@ -143,7 +143,7 @@ def test_what_a_model_is_offered() -> None:
     assert len(set(names)) == len(names)
 
 
-def agent(script: Any, store: SqliteStore | None = None, **options: Any) -> Agent:
+def agent(script: Any, store: SqliteStore | Path | None = None, **options: Any) -> Agent:
     return Agent(Scripted(script), store, **options)
 
 
@@ -315,6 +315,25 @@ def test_the_log_on_disk_is_the_log(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read.output_tokens, kept.output_tokens)
 
 
+def test_what_a_user_gets_wrong(tmp_path: Path) -> None:
+    made = agent([{"text": "hi"}], tmp_path / "m.db")
+    for text in ("", " \n", None):
+        with pytest.raises(ValueError, match="words in it"):
+            made.send(text)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="to return a Reply, got {'text'"):
+        Agent(Answering()).send("hi")
+    assert (tmp_path / "m.db").is_file()
+
+
+class Answering:
+    """A model that answers in a form of its own."""
+
+    name = "own"
+
+    def complete(self, *_: Any) -> Any:
+        return {"text": "hi"}
+
+
 def test_bad_options() -> None:
     for options, message in [
         ({"settings": "papr"}, "did you mean 'paper'"),
@@ -333,6 +352,7 @@ def test_bad_options() -> None:
 
 
 TEXTS = st.text(max_size=60) | st.sampled_from(HARD)
+SAID = TEXTS.filter(str.strip)
 
 
 @settings(max_examples=25, deadline=None)
@@ -340,7 +360,7 @@ TEXTS = st.text(max_size=60) | st.sampled_from(HARD)
     st.sampled_from(["message", "name", "label", "content", "old_content", "new_content", "query",
                      "page", "new_str", "insert_line", "new_memory", "minutes", "start_date",
                      "request_heartbeat"]),
-    TEXTS | st.integers() | st.booleans() | st.none() | st.just("human")))), TEXTS)  # fmt: skip
+    TEXTS | st.integers() | st.booleans() | st.none() | st.just("human")))), SAID)  # fmt: skip
 def test_any_sequence_of_calls(plan: list[tuple[str, dict[str, Any]]], text: str) -> None:
     """Nothing raises, blocks keep their limit, and another agent on the store sees the same."""
     store = SqliteStore()

@@ -72,7 +72,8 @@ def sizes(agent: Agent, settings: Settings) -> Settings:
     def unit(reply: Reply) -> int:
         other = Agent(Scripted([reply] * 2 + [says("")]), window=10**6, encoder=encoder,
                       blocks={"human": "x" * 100}, block_limit=10**5)  # fmt: skip
-        other.send("")
+        other.main.receive(user_message(""))
+        other.act()
         return other.main.units[1].tokens
 
     def tokens(text: str) -> int:
@@ -117,7 +118,8 @@ def test_the_same_prompts_as_the_simulation(preset: str, layout: str) -> None:
     settings = sizes(agent(Scripted([]), preset, 10**6), PRESETS[preset])
     player = Player(settings)
     reply = Agent(Scripted([calls("send_message", message="")]), encoder=Letters(), window=10**6)
-    reply.send("")
+    reply.main.receive(user_message(""))
+    reply.act()
     player.reply_overhead = reply.main.units[1].tokens
     wrapping = reply.main.units[0].tokens
     made = agent(Scripted(player), settings)

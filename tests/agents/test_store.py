@@ -171,6 +171,28 @@ def test_a_failed_migration_leaves_the_store_as_it_was(
     assert not store._db.execute("SELECT * FROM sqlite_schema WHERE name = 'fresh'").fetchall()
 
 
+class Odd:
+    """An embedder whose vectors are not as they should be."""
+
+    name, size = "odd", 2
+
+    def __init__(self, *rows: list[float]) -> None:
+        self.rows = rows
+
+    def embed(self, texts: list[str]) -> Any:
+        return [self.rows[i % len(self.rows)] for i in range(len(texts))]
+
+
+def test_embedders_that_do_as_they_like() -> None:
+    store = SqliteStore(embedder=Odd([30.0, 40.0], [1.0, 0.0]))
+    store.add_passages("a", ["long", "short"])
+    found = store.find_passages("a", "x").items
+    assert [(one.text, round(one.score, 5)) for one in found] == [("long", 1.0), ("short", 0.6)]
+    for bad in (Odd([1.0]), Odd([1.0, 2.0, 3.0]), Odd([float("nan"), 1.0])):
+        with pytest.raises(ValueError, match="odd: expected 1 vectors of 2 finite numbers"):
+            SqliteStore(embedder=bad).add_passages("a", ["x"])
+
+
 def test_one_embedder_a_store(store: SqliteStore) -> None:
     SqliteStore(store.path, HashingEmbedder(64)).close()  # nothing is embedded yet
     store.add_passages("a", ["x"])

@@ -72,7 +72,7 @@ class Agent:
     def __init__(
         self,
         llm: LLM,
-        store: Store | None = None,
+        store: Store | str | os.PathLike[str] | None = None,
         name: str = "agent",
         *,
         blocks: Mapping[str, str] = BLOCKS,
@@ -94,7 +94,8 @@ class Agent:
 
         Args:
           llm: that acts.
-          store: recall and archival storage; by default one in memory, which ends with it.
+          store: recall and archival storage, or the path of a file for one; by default one in
+            memory, which ends with it.
           name: of the agent, one of many in a store.
           blocks: working context of a new agent; one that is taken up has its own.
           block_limit: characters of a block of a new agent.
@@ -132,7 +133,7 @@ class Agent:
         self._summariser = Summariser(summariser or llm, counted, limits.window, longest)
         self._recorder = Recorder(counted, log)
         self.memory = Memory(
-            SqliteStore() if store is None else store, name, first_context(blocks, block_limit),
+            _opened(store), name, first_context(blocks, block_limit),
             archive=archive, page=check_size("page", page), clock=clock,
             # A quarter of the window at most, at four characters a token.
             most_characters=max(400, limits.window),
@@ -144,8 +145,8 @@ class Agent:
         fixed, most = self.main.fixed_tokens(), int(_FIXED_SHARE * limits.flush_at)
         if fixed > most:
             raise ValueError(
-                f"window must be larger: instructions, tools and working context have {fixed:,} "
-                f"tokens, expected at most {most:,}, so that messages fit beside them"
+                f"window must be larger, {-int(-limits.window * fixed // most):,} tokens at least: "
+                f"instructions, tools and working context have {fixed:,}, got {limits.window:,}"
             )
 
     def send(self, text: str) -> Turn:
@@ -175,6 +176,8 @@ class Agent:
           ValueError: if the model cannot be reached or understood; the event is kept, and the next
             one goes on from there. If another process has changed the agent.
         """
+        if not isinstance(event.text, str) or not event.text.strip():
+            raise ValueError(f"expected an event with words in it, got {event.text!r:.80}")
         if event.kind == "timer" and self._clock() < self.memory.paused_until_s:
             return Turn((), 0, 0, 0, "done")
         self.main.receive(event)
@@ -286,6 +289,10 @@ class Agent:
         context = self.context()
         messages = context.messages()
         said = self._llm.complete(messages, context.tools)
+        if not isinstance(said, Reply):
+            raise ValueError(
+                f"{self._llm.name}: expected complete() to return a Reply, got {said!r:.80}"
+            )
         reply = said._replace(
             text=clean(said.text),
             calls=tuple(ToolCall(*map(clean, call)) for call in said.calls),
@@ -305,3 +312,9 @@ class Agent:
             segments, messages, tools, reply,
             session=session, model=self._llm.name, time_s=self._clock(),
         )  # fmt: skip
+
+
+def _opened(store: Store | str | os.PathLike[str] | None) -> Store:
+    if store is None:
+        return SqliteStore()
+    return SqliteStore(store) if isinstance(store, str | os.PathLike) else store

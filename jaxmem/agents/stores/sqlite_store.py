@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmem.agents.embedders.embedder import Embedder
+from jaxmem.agents.embedders.embedder import Embedder, unit
 from jaxmem.agents.embedders.hashing import HashingEmbedder
 from jaxmem.agents.messages import clean, compact
 from jaxmem.agents.stores.passage_index import PassageIndex
@@ -272,7 +272,7 @@ class SqliteStore:
         """
         at = time.time() if time_s is None else time_s
         check_number("time_s", at, -1e14, 1e14, scalar=True)
-        vectors = np.asarray(self.embedder.embed(texts), "<f4")  # slow, so before others must wait
+        vectors = self._embedded(texts)  # slow, so before others must wait
         ids = []
         with self.transaction():
             self._db.execute(
@@ -315,8 +315,7 @@ class SqliteStore:
         total = len(vectors)
         if start >= total:
             return Page([], start, total)
-        vector = self.embedder.embed([query])
-        nearest = vectors.search(vector, min(start + count, total))
+        nearest = vectors.search(self._embedded([query]), min(start + count, total))
         items = []
         for id, score in zip(nearest.ids[0, start:].tolist(), nearest.scores[0, start:].tolist()):
             row = self._db.execute(
@@ -372,6 +371,16 @@ class SqliteStore:
                 f"expected the embedder that the texts were stored with, {short(row[0])}, got "
                 f"{short(self.embedder.name)}"
             )
+
+    def _embedded(self, texts: Sequence[str]) -> np.ndarray:
+        """Vectors of length 1, whatever the embedder's are."""
+        found = unit(np.asarray(self.embedder.embed(texts), "<f4"))
+        if found.shape != (len(texts), self.embedder.size) or not np.isfinite(found).all():
+            raise ValueError(
+                f"{self.embedder.name}: expected {len(texts)} vectors of {self.embedder.size} "
+                f"finite numbers, got shape {list(found.shape)}"
+            )
+        return found
 
     def _index(self, agent: str) -> PassageIndex:
         if agent not in self._indexes:
