@@ -22,6 +22,7 @@ if jax.__version__ == "0.10.1":
         os.environ.get("XLA_FLAGS", "") + " --xla_cpu_use_fusion_emitters=false"
     )
 
+_MAPPINGS = 25_000
 _DATA = Path(os.environ.get("JAXMEM_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 
 
@@ -39,6 +40,18 @@ def unoptimised() -> Iterator[None]:
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_mappings() -> Iterator[None]:
+    """Drop compiled programs before the process has more mappings than Linux allows (65,530).
+
+    Each program has a few; past the limit a compile aborts the process.
+    """
+    yield
+    maps = Path("/proc/self/maps")
+    if maps.exists() and maps.read_bytes().count(b"\n") > _MAPPINGS:
+        jax.clear_caches()
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -10,9 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxmem.agents.memgpt import FUNCTIONS, SETS, Agent, login, system_message, timer, upload
+from jaxmem.agents.memgpt import (
+    FUNCTIONS,
+    SETS,
+    Agent,
+    Function,
+    Memory,
+    Parameter,
+    login,
+    system_message,
+    timer,
+    upload,
+)
 from jaxmem.agents.memgpt.executor import execute
-from jaxmem.agents.memgpt.functions import Memory, tools
+from jaxmem.agents.memgpt.functions import tools
 from jaxmem.agents.memgpt.working_context import WorkingContext
 from jaxmem.agents.messages import Message, Reply, Tool, ToolCall
 from jaxmem.agents.scripted import Scripted, calls, says
@@ -315,6 +326,35 @@ def test_the_log_on_disk_is_the_log(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read.output_tokens, kept.output_tokens)
 
 
+def weather(where: Memory, given: Any) -> str:
+    if given["city"] == "Nowhere":
+        raise KeyError("no such city")
+    return f"{given['city']}: rain, says {where.agent}"
+
+
+WEATHER = Function("get_weather", "The weather.", (Parameter("city", "string", "Where."),),
+                   weather, "always")  # fmt: skip
+
+
+def test_functions_of_ones_own() -> None:
+    made = agent([
+        calls("get_weather", city="Nowhere"), calls("get_weather", town="Oslo"),
+        calls("get_wether", city="Oslo"), calls("get_weather", city="Oslo"), says("It rains."),
+    ], own=[WEATHER])  # fmt: skip
+    assert made.context().tools[-1].parameters["required"] == ["city"]
+    turn = made.send("Weather in Oslo?")
+    assert (turn.sent, turn.failed, turn.calls) == (("It rains.",), 3, 5)
+    told = [json.loads(one.content)["message"] for one in made.context().messages()
+            if one.role == "tool"]  # fmt: skip
+    assert told[0].startswith("KeyError: 'no such city'")
+    assert "did you mean 'get_weather'" in told[2]
+    assert told[3] == "Oslo: rain, says agent"
+    for own in ([WEATHER, WEATHER], [WEATHER._replace(name="send_message")],
+                [WEATHER._replace(name="get weather")], [weather]):  # fmt: skip
+        with pytest.raises(ValueError, match="is taken|a Function with a name"):
+            agent([], own=own)
+
+
 def test_what_a_user_gets_wrong(tmp_path: Path) -> None:
     made = agent([{"text": "hi"}], tmp_path / "m.db")
     for text in ("", " \n", None):
@@ -338,7 +378,7 @@ def test_bad_options() -> None:
     for options, message in [
         ({"settings": "papr"}, "did you mean 'paper'"),
         ({"layout": "lst"}, "did you mean 'last'"),
-        ({"functions": "openai"}, "unknown names"),
+        ({"functions": "openai"}, "unknown set of functions"),
         ({"window": 300}, "window must be larger"),
         ({"window": 0}, "window must be at least 1"),
         ({"page": 0}, "page must be at least 1"),

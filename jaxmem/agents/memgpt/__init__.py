@@ -9,13 +9,17 @@ from jaxmem.agents.memgpt.events import (
     upload,
     user_message,
 )
-from jaxmem.agents.memgpt.functions import FUNCTIONS, SETS
+from jaxmem.agents.memgpt.functions import FUNCTIONS, SETS, Function, Parameter
+from jaxmem.agents.memgpt.memory import Memory
 
 __all__ = [
     "FUNCTIONS",
     "SETS",
     "Agent",
     "Event",
+    "Function",
+    "Memory",
+    "Parameter",
     "Turn",
     "login",
     "system_message",

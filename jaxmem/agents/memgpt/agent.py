@@ -11,9 +11,10 @@ from jaxmem.agents.gpu_cost import GpuCost, gpu_cost
 from jaxmem.agents.memgpt.context_queue import thresholds
 from jaxmem.agents.memgpt.events import Event, user_message
 from jaxmem.agents.memgpt.executor import execute
-from jaxmem.agents.memgpt.functions import PAGE, Memory, tools
+from jaxmem.agents.memgpt.functions import Function, tools
 from jaxmem.agents.memgpt.instructions import INSTRUCTIONS
 from jaxmem.agents.memgpt.main_memory import MainMemory
+from jaxmem.agents.memgpt.memory import PAGE, Memory
 from jaxmem.agents.memgpt.prompt import MainContext
 from jaxmem.agents.memgpt.summary import Summariser
 from jaxmem.agents.memgpt.working_context import LIMIT, first_context
@@ -81,6 +82,7 @@ class Agent:
         window: int | None = None,
         layout: str = "front",
         functions: str = "memgpt",
+        own: Sequence[Function] = (),
         instructions: str = INSTRUCTIONS,
         summariser: LLM | None = None,
         archive: str | None = None,
@@ -105,6 +107,8 @@ class Agent:
           layout: where the working context stands: one of `jaxmem.sessions.LAYOUTS`. `last` sends
             a second system message, which some servers refuse.
           functions: names that the model is offered: one of `SETS`.
+          own: more functions, of yours. Each is given the agent's memory and the arguments, and
+            returns what the model is told; what it raises, the model is told too.
           instructions: read-only text at the head.
           summariser: writes the summaries; the same model by default.
           archive: name of an archival storage that several agents share; its own by default.
@@ -122,7 +126,7 @@ class Agent:
         chosen = settings if isinstance(settings, Settings) else PRESETS[
             choice(PRESETS, settings, "preset")
         ]  # fmt: skip
-        limits = thresholds(chosen, window)
+        limits, offered = thresholds(chosen, window), tools(functions, own)
         if not isinstance(name, str) or not name.strip() or not name.isprintable():
             raise ValueError(f"expected a name of printable characters, got {name!r:.80}")
         self.name = name
@@ -134,13 +138,13 @@ class Agent:
         self._recorder = Recorder(counted, log)
         self.memory = Memory(
             _opened(store), name, first_context(blocks, block_limit),
-            archive=archive, page=check_size("page", page), clock=clock,
+            archive=archive, own=own, page=check_size("page", page), clock=clock,
             # A quarter of the window at most, at four characters a token.
             most_characters=max(400, limits.window),
         )  # fmt: skip
         self.main = MainMemory(
             self.memory, counted, limits, choice(LAYOUTS, layout, "layout"),
-            tools(functions), clean(instructions),
+            offered, clean(instructions),
         )  # fmt: skip
         fixed, most = self.main.fixed_tokens(), int(_FIXED_SHARE * limits.flush_at)
         if fixed > most:

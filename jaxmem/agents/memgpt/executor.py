@@ -3,7 +3,8 @@
 import json
 from typing import Any, NamedTuple
 
-from jaxmem.agents.memgpt.functions import HEARTBEAT, Alias, Function, Memory, Parameter, function
+from jaxmem.agents.memgpt.functions import HEARTBEAT, Alias, Function, Parameter, function
+from jaxmem.agents.memgpt.memory import Memory
 from jaxmem.agents.messages import Message, ToolCall, clean, compact
 from jaxmem.agents.times import stamp
 
@@ -37,11 +38,11 @@ def execute(memory: Memory, call: ToolCall) -> Result:
     """
     name = ""
     try:
-        found, alias = function(call.name)
+        found, alias = function(call.name, memory.own)
         name = found.name
         given = _arguments(call, found, alias)
         asked = bool(given.pop(HEARTBEAT.name, False))
-        told, ok = found.run(memory, given), True
+        told, ok = _run(memory, found, given), True
         goes_on = {"always": True, "never": False}.get(found.heartbeat, asked)
     except ValueError as error:
         told, ok, goes_on = " ".join(str(error).splitlines()), False, True
@@ -51,6 +52,16 @@ def execute(memory: Memory, call: ToolCall) -> Result:
         "time": stamp(memory.clock()),
     }
     return Result(Message("tool", compact(said), call_id=call.id), ok, goes_on, name)
+
+
+def _run(memory: Memory, found: Function, given: dict[str, Any]) -> str:
+    """What a function says; a user's may raise anything, and says it to the model too."""
+    if found.name not in memory.own:
+        return found.run(memory, given)
+    try:
+        return clean(str(found.run(memory, given)))[: memory.most_characters]
+    except Exception as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
 def _arguments(call: ToolCall, found: Function, alias: Alias) -> dict[str, Any]:

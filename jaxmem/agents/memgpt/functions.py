@@ -3,69 +3,21 @@
 Names are those of MemGPT's code of October 2023; the paper's and Letta's of today work too.
 """
 
-import math
-import time
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from jaxmem.agents.memgpt.working_context import WorkingContext
+from jaxmem.agents.memgpt.memory import Memory
 from jaxmem.agents.messages import Tool
-from jaxmem.agents.stores.store import Page, Store, StoredMessage
+from jaxmem.agents.stores.store import Page, StoredMessage
 from jaxmem.agents.times import day_s, stamp
 from jaxmem.common import choice, lookup
-
-PAGE = 5
-"""Results of a search that are shown at once."""
 
 LONGEST_PAUSE = 360
 """Minutes."""
 
 _DAY_S = 86_400.0
 _BLOCK = "human"  # where a function of the paper, which knows no blocks, writes
-
-
-class Memory:
-    """What functions work on: the working context, the storages, and what is said to the user.
-
-    Attributes:
-      store: recall and archival storage.
-      agent: whose.
-      archive: whose archival storage.
-      working: working context.
-      sent: texts sent to the user, in this round.
-      paused_until_s: no timer wakes the agent before, seconds since 1970.
-      page: results shown at once.
-      most_characters: of a page of results.
-      clock: the time now.
-    """
-
-    def __init__(
-        self,
-        store: Store,
-        agent: str,
-        working: WorkingContext,
-        *,
-        archive: str | None = None,
-        page: int = PAGE,
-        most_characters: int = 6_000,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        """Put together.
-
-        Args:
-          store: recall and archival storage.
-          agent: whose.
-          working: working context.
-          archive: whose archival storage, the agent's own by default.
-          page: results shown at once.
-          most_characters: of a page of results.
-          clock: the time now, seconds since 1970.
-        """
-        self.store, self.agent, self.working = store, agent, working
-        self.archive = agent if archive is None else archive
-        self.page, self.most_characters, self.clock = page, most_characters, clock
-        self.sent: list[str] = []
-        self.paused_until_s = -math.inf
 
 
 class Parameter(NamedTuple):
@@ -333,11 +285,12 @@ _BY_NAME: dict[str, tuple[Function, Alias]] = {
 }
 
 
-def function(name: str) -> tuple[Function, Alias]:
+def function(name: str, own: Mapping[str, Function] = {}) -> tuple[Function, Alias]:
     """The function of a name.
 
     Args:
       name: any that it has; a dot may be an underscore.
+      own: functions that a user has added, by name.
 
     Returns:
       The function, and what is different under that name.
@@ -345,27 +298,40 @@ def function(name: str) -> tuple[Function, Alias]:
     Raises:
       ValueError: if there is none, with the nearest name.
     """
-    dotted = {known.replace(".", "_"): known for known in _BY_NAME}
-    return lookup(_BY_NAME, dotted.get(name, name), "function")
+    known = _BY_NAME | {one.name: (one, Alias()) for one in own.values()}
+    dotted = {one.replace(".", "_"): one for one in _BY_NAME}
+    return lookup(known, dotted.get(name, name), "function")
 
 
-def tools(names: str = "memgpt") -> tuple[Tool, ...]:
+def tools(names: str = "memgpt", own: Sequence[Function] = ()) -> tuple[Tool, ...]:
     """Schemas of the functions that a model is offered.
 
     Args:
       names: one of `SETS`.
+      own: functions that a user adds.
 
     Returns:
       A tool each. Dots become underscores: the protocol has none in names.
 
     Raises:
-      ValueError: if there is no such set.
+      ValueError: if there is no such set, or a user's function is none or has a name that is taken.
     """
-    return tuple(map(_tool, SETS[choice(SETS, names, "names")]))
+    offered = SETS[choice(SETS, names, "set of functions")]
+    taken = {name.replace(".", "_") for name in _BY_NAME}
+    for one in own:
+        if not isinstance(one, Function) or not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", one.name):
+            raise ValueError(
+                f"expected a Function with a name of letters, digits, _ and -, got {one!r:.80}"
+            )
+        if one.name in taken:
+            raise ValueError(f"expected functions of other names, {one.name!r} is taken")
+        taken.add(one.name)
+    table = {one.name: one for one in own}
+    return tuple(_tool(name, table) for name in (*offered, *table))
 
 
-def _tool(name: str) -> Tool:
-    found, alias = function(name)
+def _tool(name: str, own: Mapping[str, Function]) -> Tool:
+    found, alias = function(name, own)
     called = {ours: theirs for theirs, ours in alias.renames.items()}
     given = [
         *(

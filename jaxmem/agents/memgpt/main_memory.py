@@ -6,8 +6,8 @@ from typing import Any
 from jaxmem.agents.memgpt import events
 from jaxmem.agents.memgpt.context_queue import Thresholds, Unit
 from jaxmem.agents.memgpt.events import Event
-from jaxmem.agents.memgpt.functions import Memory
 from jaxmem.agents.memgpt.instructions import WARNING
+from jaxmem.agents.memgpt.memory import Memory
 from jaxmem.agents.memgpt.prompt import (
     EDITED_IN_PLACE,
     NOTE,
