@@ -56,7 +56,7 @@ class Endpoint:
         if not isinstance(model, str) or not model:
             raise ValueError(f"expected the name of a model, got {model!r}")
         self.name = model
-        self._client = JsonClient(url, key or os.environ.get(KEY), **http)
+        self._client = JsonClient(url, os.environ.get(KEY) if key is None else key, **http)
         self._stream = stream
         self._options = dict(options or {})
 

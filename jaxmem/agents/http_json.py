@@ -69,11 +69,12 @@ class JsonClient:
         self._attempts = check_size("attempts", attempts)
         self._sleep = sleep
         self._httpx = httpx
-        headers = {} if key is None else {"authorization": f"Bearer {key}"}
-        try:
-            self._client = httpx.Client(headers=headers, timeout=timeout_s)
-        except (UnicodeError, ValueError) as error:
-            raise ValueError("key: expected plain ASCII text, got something else") from error
+        secret = (key or "").strip()
+        if not (secret.isascii() and secret.isprintable()) or " " in secret:
+            raise ValueError("key: expected plain ASCII text in one line, got something else")
+        self._secret = secret
+        headers = {"authorization": f"Bearer {secret}"} if secret else {}
+        self._client = httpx.Client(headers=headers, timeout=timeout_s)
 
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Send an object, and receive one.
@@ -142,6 +143,10 @@ class JsonClient:
         tries = f"{self._attempts} tries" if self._attempts > 1 else "one try"
         raise EndpointError(f"{url}: no answer after {tries}: {failed}")
 
+    def _safe(self, told: str) -> str:
+        """What a server says, without the key should it repeat it."""
+        return told.replace(self._secret, "[key]") if self._secret else told
+
     def _once(
         self, url: str, content: bytes, answer: Callable[[Iterator[bytes]], _Found]
     ) -> _Found:
@@ -151,10 +156,11 @@ class JsonClient:
             with self._client.stream("POST", url, content=content, headers=headers) as response:
                 pieces = _bounded(response.iter_bytes())
                 if response.status_code in RETRIED:
-                    told = f"status {response.status_code}: {_told(pieces)}"
+                    told = f"status {response.status_code}: {self._safe(_told(pieces))}"
                     raise _RetryError(told, _retry_after(response.headers.get("retry-after")))
                 if response.status_code != 200:
-                    raise EndpointError(f"{url}: status {response.status_code}: {_told(pieces)}")
+                    told = self._safe(_told(pieces))
+                    raise EndpointError(f"{url}: status {response.status_code}: {told}")
                 return answer(pieces)
         except (httpx.TransportError, httpx.DecodingError) as error:
             raise _RetryError(f"{type(error).__name__}: {short(str(error))[1:-1]}") from error
@@ -164,6 +170,8 @@ class JsonClient:
 
 def _checked_url(url: str) -> str:
     parts = urlsplit(url) if isinstance(url, str) else None
+    if parts is not None and (parts.username or parts.password or parts.query):
+        raise ValueError("expected a URL without user, password and query: keys go elsewhere")
     if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"expected a URL such as http://localhost:8000/v1, got {short(url)}")
     return url.rstrip("/").removesuffix("/chat/completions").removesuffix("/embeddings")

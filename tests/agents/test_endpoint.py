@@ -165,6 +165,22 @@ def test_only_the_named_key_is_sent(monkeypatch: pytest.MonkeyPatch, waits: list
     assert asked[1].headers["authorization"] == "Bearer mine"
 
 
+def test_a_key_is_never_shown(waits: list[float]) -> None:
+    for key in ("se\ncret", "sécret", "se cret", "a\0b"):
+        with pytest.raises(ValueError, match="plain ASCII text in one line") as e:
+            Endpoint("http://x/v1", "m", key=key)
+        assert "cret" not in str(e.value)
+    with server([Answer(b"no such key: secret", 401), chat("ok")]) as (url, asked):
+        with pytest.raises(EndpointError, match=r"no such key: \[key\]"):
+            endpoint(url, waits, key=" secret\n").complete(HELLO)
+        endpoint(url, waits, key="").complete(HELLO)
+    assert asked[0].headers["authorization"] == "Bearer secret"
+    assert "authorization" not in asked[1].headers
+    for url in ("http://me:secret@x/v1", "http://x/v1?api_key=secret"):
+        with pytest.raises(ValueError, match="without user, password and query"):
+            Endpoint(url, "m")
+
+
 def test_text_that_cannot_be_sent(waits: list[float]) -> None:
     with server([]) as (url, _), pytest.raises(EndpointError, match="Unicode characters"):
         endpoint(url, waits).complete([Message("user", "\ud800")])

@@ -83,12 +83,15 @@ def test_memory_retrieval() -> None:
 def test_judges() -> None:
     for told, wanted in (
         ("CORRECT", True),
-        ("Verdict: wrong.", False),
-        ("Not WRONG: correct", True),
+        ("Wrong.", False),
+        (" **correct**", True),
     ):
         assert judged(Scripted([says(told)]), "q", "a", "b") == wanted
     with pytest.raises(ValueError, match="expected CORRECT or WRONG"):
         judged(Scripted([says("Maybe.")]), "q", "a", "b")
+    for told in ("The answer is not correct.", "WRONG: the right one says 'correct'"):
+        with pytest.raises(ValueError, match="and no more"):
+            judged(Scripted([says(told)]), "q", "a", "b")
 
 
 def test_rouge_l() -> None:

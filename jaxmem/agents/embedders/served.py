@@ -34,7 +34,7 @@ class ServedEmbedder:
           ValueError: if the URL is none, or httpx is not installed.
         """
         self.name = model
-        self._client = JsonClient(url, key or os.environ.get(KEY), **http)
+        self._client = JsonClient(url, os.environ.get(KEY) if key is None else key, **http)
         self._size: int | None = None
 
     @property

@@ -160,10 +160,10 @@ def judged(judge: LLM, question: str, gold: str, answer: str) -> bool:
     """
     told = JUDGE.format(question=question, gold=gold, answer=answer or "(nothing)")
     reply = judge.complete([Message("user", told)]).text
-    verdict = [word for word in words(reply) if word in ("correct", "wrong")]
-    if not verdict:
-        raise ValueError(f"{judge.name}: expected CORRECT or WRONG, got {reply!r:.80}")
-    return verdict[-1] == "correct"
+    verdict = words(reply)
+    if len(verdict) != 1 or verdict[0] not in ("correct", "wrong"):  # "not correct" is no verdict
+        raise ValueError(f"{judge.name}: expected CORRECT or WRONG and no more, got {reply!r:.80}")
+    return verdict[0] == "correct"
 
 
 def _question(chat: Chat) -> str:
