@@ -10,7 +10,7 @@ import numpy as np
 from jaxmem.agents.messages import Message, Reply, Tool, ToolCall, Usage, chat_tool, compact
 from jaxmem.common import check_number, check_size
 from jaxmem.lm import Model, generate
-from jaxmem.lm.tokenizer import Tokenizer
+from jaxmem.prompts.tokens import TokenEncoder
 
 _PIECE = 128  # prompts are padded to a multiple, so that few programs are compiled
 _CALL = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|$)", re.DOTALL)
@@ -25,41 +25,6 @@ For each call answer with its name and arguments as JSON between tags, and nothi
 <tool_call>
 {{"name": "...", "arguments": {{...}}}}
 </tool_call>"""
-
-
-class TokenizerEncoder:
-    """Text as token ids of a model; an `Encoder` of `jaxmem.prompts`.
-
-    Attributes:
-      name: of the model.
-      unit_bytes: 4, an id being a little-endian uint32.
-      exact: True.
-    """
-
-    unit_bytes = 4.0
-    exact = True
-
-    def __init__(self, tokenizer: Tokenizer, name: str) -> None:
-        """Wrap a tokenizer.
-
-        Args:
-          tokenizer: of the model.
-          name: for reports.
-        """
-        self.name = name
-        self._tokenizer = tokenizer
-
-    def encode(self, text: bytes) -> bytes:
-        """Encode a text.
-
-        Args:
-          text: UTF-8; what is not becomes the replacement character.
-
-        Returns:
-          Its token ids as little-endian uint32, one after another.
-        """
-        ids = self._tokenizer.encode(text.decode("utf-8", "replace"))
-        return np.asarray(ids, "<u4").tobytes()
 
 
 class LocalModel:
@@ -88,7 +53,7 @@ class LocalModel:
           ValueError: if a number is out of range.
         """
         self.name = model.name
-        self.encoder = TokenizerEncoder(model.tokenizer, model.name)
+        self.encoder = TokenEncoder(model.tokenizer.wrapped, model.name)
         self._model = model
         self._tokens = check_size("tokens", tokens, 1, model.config.positions - 1)
         check_number("temperature", temperature, 0.0, 1e6, scalar=True)

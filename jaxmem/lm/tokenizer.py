@@ -113,6 +113,11 @@ class Tokenizer:
         except (TypeError, UnicodeError) as error:
             raise ValueError(f"expected a text of Unicode characters, got {error}") from error
 
+    @property
+    def wrapped(self) -> Any:
+        """The `tokenizers.Tokenizer` behind it."""
+        return self._tokenizer
+
     def decode(self, ids: Iterable[int]) -> str:
         """The text of some ids, special tokens by their names.
 
