@@ -159,6 +159,19 @@ def slots_of(tokens: int, slots: int | None, ratio: float | None) -> int:
     return count
 
 
+def check_rate(rate: float) -> None:
+    """Refuse a learning rate that nothing can be learnt with.
+
+    Args:
+      rate: of --rate.
+
+    Raises:
+      ValueError: if it is 0 or above 10.
+    """
+    if not 0 < rate <= 10:
+        raise ValueError(f"--rate: expected more than 0 and at most 10, got {rate:g}")
+
+
 def notice(text: str) -> None:
     """Print a line on standard error.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from jaxmem import results
 from jaxmem.cli.cartridge_common import (
     check_outputs,
+    check_rate,
     chosen_model,
     document_tokens,
     duration,
@@ -21,7 +22,6 @@ from jaxmem.cli.cartridge_common import (
     working,
 )
 from jaxmem.cli.cartridge_plot import kl_by_bytes
-from jaxmem.cli.cartridge_train import check_rate
 from jaxmem.cli.terminal import notices, printable
 from jaxmem.common import choice
 

@@ -12,6 +12,7 @@ from jaxmem import results
 from jaxmem.cli.cartridge_common import (
     RunLine,
     check_outputs,
+    check_rate,
     chosen_model,
     document_tokens,
     duration,
@@ -124,19 +125,6 @@ def check_options(args: argparse.Namespace) -> None:
     if args.templates == 0 and not (args.sampled or args.questions or args.rows):
         raise ValueError("--templates 0: expected --sampled or --questions to learn from")
     check_rate(args.rate)
-
-
-def check_rate(rate: float) -> None:
-    """Refuse a learning rate that nothing can be learnt with.
-
-    Args:
-      rate: of --rate.
-
-    Raises:
-      ValueError: if it is 0 or above 10.
-    """
-    if not 0 < rate <= 10:
-        raise ValueError(f"--rate: expected more than 0 and at most 10, got {rate:g}")
 
 
 def prepared_for(
